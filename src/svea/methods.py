@@ -68,11 +68,7 @@ METHODS: dict[str, Method] = {
         "drq", "PAD: RAD; learns in tests too", auxiliary="pad", crop=True, own_heads=True, n_step=1
     ),
     "soda": Method(
-        "drq",
-        "SODA: RAD; its auxiliary task alone sees strong",
-        augment="overlay",
-        auxiliary="soda",
-        crop=True,
+        "drq", "SODA: RAD; its task sees strong", augment="overlay", auxiliary="soda", crop=True
     ),
     "sada": Method("sada", "SADA (2024): the policy sees strong too", augment="conv"),
     "svea-drift": Method("svea", "ours: colours or drift", augment="conv|overlay_drift:12"),

@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from svea.core.errors import UserError, at_least, between
+from svea.core.errors import at_least, between
 
+VIEWS = ("clean", "weak", "strong")
 OWN = "own"  # each stream of the prediction bootstraps from its own view of the successor
 
 
@@ -111,12 +112,7 @@ def streams(recipe: Recipe, options: RecipeOptions) -> Streams:
         for copy in range(options.M if weight else 0):
             prediction.append((view, copy))
             weights.append(weight / options.M)
-    own = recipe.target == OWN
-    if own and options.K != 1:
-        raise UserError(
-            f"recipe.K is {options.K}, but in this recipe each stream bootstraps from its own "
-            "view: allowed is K=1"
-        )
+    own = recipe.target == OWN  # then K is 1: svea.config checks it
     target = prediction if own else [(recipe.target, copy) for copy in range(options.K)]
     policy = tuple((view, 0) for view in recipe.policy)
     policy_q = policy if recipe.policy_q == OWN else tuple((recipe.policy_q, 0) for _ in policy)

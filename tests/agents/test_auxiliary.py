@@ -226,7 +226,8 @@ def test_curls_contrast_begins_uniform_and_its_positive_is_a_view_nobody_has_see
 def test_how_often_a_task_is_due(task: str, every: int) -> None:
     agent = with_task(task)
     for decision in range(6):
-        losses = agent.update(make_batch(), agent.schedule(decision), make_batch(9, rows=8))
+        own = make_batch(9, rows=8) if agent.auxiliary.batch_size else None
+        losses = agent.update(make_batch(), agent.schedule(decision), own)
         assert ("auxiliary_loss" in losses) == (decision % every == 0)
 
 

@@ -38,6 +38,7 @@ from svea.agents import DDPG, DQN, SAC, Agent
 from svea.agents import make_agent as configured_agent
 from svea.agents.learning import check_update, restore_generator
 from svea.config import configure
+from svea.config.options import MaDiOptions
 from svea.core.errors import NumericsError, UserError
 from svea.recipes import RECIPES, RecipeOptions
 
@@ -53,6 +54,10 @@ CASES = [
     (DQN, "mix-all", RecipeOptions(alpha=0.6, beta=0.2, M=2)),
     (SAC, "sada", RecipeOptions(alpha=0.6, beta=0.2, K=2, M=2)),
     (DDPG, "sada", RecipeOptions(alpha=0.6, beta=0.2, K=2, M=2)),
+]
+MASKED = [
+    *((base, "svea", RecipeOptions()) for base in BASES),
+    (SAC, "sada", RecipeOptions(alpha=0.7, beta=0.4, K=2)),
 ]
 CAREFUL = ["svea", "svea-clean-target", "sada", "augmented-prediction"]
 """Recipes whose target never sees the strong view."""
@@ -80,7 +85,7 @@ def check(agent: Any, reference: Any) -> None:
     for decision in (2, 3, 4):
         even = decision % 2 == 0
         before, _ = reference.check_update(agent, decision, even)
-        online = ("trunk.", "critic.")
+        online = ("trunk.", "critic.", "masker.")
         assert even or all(name.startswith(online) for name in moved(agent, before))
 
 
@@ -93,6 +98,15 @@ def test_updates_equal_a_plain_rederivation(
     base: type[Agent], recipe: str, options: RecipeOptions
 ) -> None:
     check(telling(make_agent(recipe, options, base)), PLAIN[base](recipe, options))
+
+
+@pytest.mark.parametrize(("base", "recipe", "options"), MASKED)
+def test_updates_behind_a_masker_equal_a_plain_rederivation(
+    base: type[Agent], recipe: str, options: RecipeOptions
+) -> None:
+    masker = MaDiOptions(learning_rate=5e-3, filters=4)
+    agent, reference = make_agent(recipe, options, base, masker=masker), PLAIN[base]
+    check(telling(agent), reference(recipe, options, masker.learning_rate))
 
 
 @pytest.mark.parametrize("dueling", [False, True])

@@ -1,4 +1,4 @@
-"""MaDi's masker before the encoder: one update, and who trains it."""
+"""MaDi's masker before the encoder: what it sees, and who trains it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,6 @@ import numpy as np
 import pytest
 import torch
 from rederivation import (
-    PlainDDPG,
-    PlainDQN,
-    PlainSAC,
-    Reference,
     make_agent,
     make_batch,
     masked,
@@ -20,38 +16,15 @@ from rederivation import (
     view,
     weights_of,
 )
-from torch import nn
 
 from svea.agents import DDPG, DQN, SAC, Agent
 from svea.agents import make_agent as configured_agent
-from svea.config import configure
+from svea.config import configure, to_dict
 from svea.config.options import MaDiOptions
 from svea.networks import Masker
-from svea.recipes import RecipeOptions
 from svea.runs.load import load_agent, write_export
 
-RATE = 5e-3
-WITH_MASK: dict[str, Any] = {"masker": MaDiOptions(learning_rate=RATE, filters=4)}
-
-
-@pytest.mark.parametrize(
-    ("base", "reference", "recipe", "options"),
-    [
-        (SAC, PlainSAC, "svea", RecipeOptions()),
-        (SAC, PlainSAC, "sada", RecipeOptions(alpha=0.7, beta=0.4, K=2)),
-        (DDPG, PlainDDPG, "svea", RecipeOptions()),
-        (DQN, PlainDQN, "drq", RecipeOptions()),
-    ],
-)
-def test_updates_equal_a_plain_rederivation(
-    base: type[Agent], reference: type[Reference], recipe: str, options: RecipeOptions
-) -> None:
-    agent, plain = make_agent(recipe, options, base, **WITH_MASK), reference(recipe, options, RATE)
-    for decision in (0, 2, 3):
-        if isinstance(plain, PlainDDPG):
-            agent.anneal(decision)
-            plain.deviation = float(agent.noise)
-        plain.check_update(agent, decision, even=decision % 2 == 0 or base is DDPG)
+WITH_MASK: dict[str, Any] = {"masker": MaDiOptions(filters=4)}
 
 
 def test_the_masker_of_the_paper() -> None:
@@ -98,32 +71,21 @@ def test_a_gradient_that_is_not_finite_moves_neither_encoder_nor_masker() -> Non
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-# From a configuration to a file -------------------------------------------------------------------
-
-
-def config_of(encoder: str = "cnn", **changes: Any) -> Any:
-    small: dict[str, Any] = {"layers": 4, "filters": 4, "projection": 8, "hidden": 8}
-    small |= {"patch": 4, "width": 8, "depth": 1, "heads": 2}
-    return configure(
-        "walker_walk", method="madi", encoder=encoder, image_size=16, shift=1, network=small,
-        overlay_dir="procedural", **changes,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("small", [False, True])
 def test_exports_carry_the_masker(small: bool, tmp_path: Path) -> None:
-    import dataclasses
-
-    config = config_of()
+    sizes = {"layers": 4, "filters": 4, "projection": 8, "hidden": 8}
+    config = configure(
+        "walker_walk", method="madi", image_size=16, network=sizes, overlay_dir="procedural"
+    )
     agent = configured_agent(config, actions=6)
+    assert agent.masker is not None
     with torch.no_grad():
-        for parameter in agent.masker.parameters():  # type: ignore[union-attr]
+        for parameter in agent.masker.parameters():
             parameter += 0.1
-    write_export(tmp_path / "export", agent, dataclasses.asdict(config), small=small)
+    write_export(tmp_path / "export", agent, to_dict(config), small=small)
     loaded = load_agent(tmp_path / "export")
-    assert isinstance(loaded.masker, nn.Module)
     image = np.random.default_rng(0).integers(0, 256, (1, 9, 16, 16), dtype=np.uint8)
     close = 0.1 if small else 1e-6
     np.testing.assert_allclose(loaded.act(image), agent.act(image), atol=close)
-    masks = [a.masker.masks(torch.as_tensor(image) / 255) for a in (agent, loaded)]  # type: ignore[union-attr]
+    masks = [each.masked(torch.as_tensor(image) / 255) for each in (agent, loaded)]
     torch.testing.assert_close(masks[0], masks[1], atol=close, rtol=0)

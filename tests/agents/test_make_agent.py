@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tiny_runs import tiny
 from torch import Tensor
 
 from svea.agents import Agent, make_agent
@@ -17,8 +15,6 @@ from svea.config import Config, configure
 from svea.config.names import uses_pictures
 from svea.methods import METHODS
 from svea.replay import Batch
-from svea.runs.load import export, load_agent
-from svea.training import train
 
 SIZE, ROWS = 16, 4
 SMALL: dict[str, Any] = {
@@ -78,7 +74,8 @@ def batch_for(agent: Agent, config: Config, seed: int) -> Batch:
 def learn(agent: Agent, config: Config, decisions: range) -> None:
     for decision in decisions:
         batch, own = (batch_for(agent, config, 2 * decision + k) for k in (0, 1))
-        losses = agent.update(batch, agent.schedule(decision), own)
+        takes_own = agent.auxiliary is not None and agent.auxiliary.batch_size
+        losses = agent.update(batch, agent.schedule(decision), own if takes_own else None)
         assert all(torch.isfinite(value).all() for value in losses.values()), losses
 
 
@@ -172,40 +169,3 @@ def test_crops_act_on_the_centre() -> None:
     centre = rendered.clone()
     centre[:, :, 8:12, 8:12] = 0
     assert not np.array_equal(agent.act(rendered), agent.act(centre))
-
-
-# Through files ------------------------------------------------------------------------------------
-
-RUNS = {
-    "svea-vit": {
-        "encoder": "vit", "network": {"patch": 8, "width": 16, "depth": 1, "heads": 2},
-        "batch_size": 8, "shift": 1,
-    },
-    "pad": {"method": "pad", "crop": 4, "network": {"head_layers": 1}},
-    "soda": {"method": "soda", "augment": "conv", "crop": 4, "soda": {"batch_size": 8}},
-    "curl-dqn": {"method": "curl", "crop": 4, "base": "dqn", "action_bins": 3},
-    "svea-ddpg": {"base": "ddpg", "encoder": "drqv2"},
-    "svea-frames": {"encoder": "frames", "network": {"frame_layers": 1}},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n == "pad" else pytest.mark.slow) for n in RUNS]
-)
-def test_a_run_in_two_parts_equals_one_in_one(name: str, tmp_path: Path) -> None:
-    """Trained, stopped, resumed and loaded: the same weights and actions, bit for bit."""
-    network = {"layers": 2, "filters": 4, "projection": 8, "hidden": 16}
-    changes = RUNS[name] | {"network": network | RUNS[name].get("network", {})}  # type: ignore[operator]
-    changes |= {"decisions": 24, "eval_every": 1000, "eval_episodes": 1, "save_every": 1000}
-    whole = train(tiny(tmp_path / "whole", **changes))
-    train(tiny(tmp_path / "parts", **(changes | {"decisions": 17})))
-    parts = train(tiny(tmp_path / "parts", **changes))
-    one, two = load_agent(whole), load_agent(parts)
-    first, second = one.state_dict(), two.state_dict()
-    assert first.keys() == second.keys()
-    assert [n for n in first if not torch.equal(first[n], second[n])] == []
-    size = one.trunk.input_shape[1] + changes.get("crop", 0)
-    images = np.random.default_rng(0).integers(0, 256, (3, 9, size, size), dtype=np.uint8)
-    assert np.array_equal(one.act(images), two.act(images))
-    exported = load_agent(export(whole, tmp_path / "export"))
-    assert np.array_equal(one.act(images), exported.act(images))

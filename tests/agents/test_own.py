@@ -7,6 +7,7 @@ from typing import Any
 import own_networks
 import pytest
 import torch
+from rederivation import make_batch
 from torch import nn
 
 from svea.agents import make_agent
@@ -16,10 +17,9 @@ from svea.config import configure, from_dict, to_dict
 from svea.config.names import find_method
 from svea.config.presets import run_name
 from svea.core.errors import UserError
-from svea.methods import METHODS, Method
+from svea.methods import Method
 from svea.networks import OwnEncoder
 from svea.recipes import RECIPES, Recipe, streams
-from svea.replay import Batch
 from svea.speed.accelerate import compute_in_c
 
 SMALL = {"preset": "quick", "image_size": 16, "shift": 1, "batch_size": 4}
@@ -27,14 +27,6 @@ SMALL = {"preset": "quick", "image_size": 16, "shift": 1, "batch_size": 4}
 
 def small_agent(**options: Any) -> Agent:
     return make_agent(configure("toy:make", **SMALL, **options), 2)
-
-
-def a_batch(generator: torch.Generator) -> Batch:
-    def pictures() -> torch.Tensor:
-        return torch.randint(256, (4, 9, 16, 16), dtype=torch.uint8, generator=generator)
-
-    actions, rewards = torch.rand(4, 2, generator=generator), torch.rand(4, generator=generator)
-    return Batch(pictures(), actions, rewards, torch.full((4,), 0.9), pictures())
 
 
 def test_an_encoder_is_called_with_what_it_asks_for_and_tried_for_its_size() -> None:
@@ -58,7 +50,7 @@ def test_every_kind_of_update_trains_it(options: dict[str, Any]) -> None:
     agent = small_agent(encoder="own_networks:Small", overlay_dir="procedural", **options)
     compute_in_c([agent.trunk])  # kernels that are made for other networks leave it alone
     before = {name: p.clone() for name, p in agent.trunk.named_parameters()}
-    batch = a_batch(torch.Generator().manual_seed(0))
+    batch = make_batch(rows=4)
     agent.update(batch, agent.schedule(0), batch)
     after = dict(agent.trunk.named_parameters())
     assert all(not torch.equal(after[name], old) for name, old in before.items())
@@ -103,7 +95,7 @@ def test_a_recipe_of_ones_own_feeds_the_views_that_it_names() -> None:
     agent = small_agent(method="own_networks:strong_policy", encoder="own_networks:Small")
     assert agent.streams.policy == (("strong", 0),)
     assert agent.streams.target == (("weak", 0),)
-    agent.update(a_batch(torch.Generator().manual_seed(0)), agent.schedule(0))
+    agent.update(make_batch(rows=4), agent.schedule(0))
 
 
 @pytest.mark.parametrize(
@@ -137,8 +129,3 @@ def test_a_recipe_that_cannot_be_fed_is_refused(
     monkeypatch.setattr(own_networks, "misspelt", Method(Recipe(*row)))
     with pytest.raises(UserError, match=named):
         find_method("own_networks:misspelt")
-
-
-def test_built_in_methods_are_found_by_their_names() -> None:
-    assert all(find_method(name) is method for name, method in METHODS.items())
-    assert isinstance(find_method("own_networks:strong_policy"), Method)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from pathlib import Path
@@ -9,17 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from augmented import seeded
 from PIL import Image
-from torch import Generator, Tensor
+from torch import Tensor
 
 from svea.augment import images
 from svea.augment.images import TRIES, ImageBank, crop_sizes, resize_all
 from svea.core.errors import UserError
 from svea.data.decode import OVERLAY_SIDE as SIDE
-
-
-def seeded(seed: int) -> Generator:
-    return Generator().manual_seed(seed)
 
 
 def write_picture(path: Path, size: tuple[int, int] = (160, 120), seed: int = 0) -> np.ndarray:
@@ -39,16 +37,14 @@ def write_video(path: Path, frames: int = 20) -> None:
     writer.close()
 
 
-# --- procedural pictures --------------------------------------------------------------------------
-
-
 def test_procedural_pictures_are_the_same_for_a_seed_and_differ_between_seeds():
     first, second = ImageBank.procedural(8, seed=1), ImageBank.procedural(8, seed=1)
     other = ImageBank.procedural(8, seed=2)
     assert torch.equal(first.pictures, second.pictures)
     assert not torch.equal(first.pictures, other.pictures)
     assert first.pictures.shape == (8, 3, SIDE, SIDE) and first.pictures.dtype == torch.uint8
-    assert first.source == "8 procedural pictures (version 1, seed 1)"
+    what = f"8 procedural pictures (version 1, seed 1), side {SIDE}"
+    assert first.record["sha256"] == hashlib.sha256(what.encode()).hexdigest()
 
 
 def test_procedural_pictures_have_natural_statistics():
@@ -79,7 +75,7 @@ def test_a_folder_is_read_with_its_subfolders_in_a_fixed_order(tmp_path):
     (tmp_path / "notes.txt").write_text("not a picture")
     bank = ImageBank.folder(tmp_path)
     assert bank.pictures.shape == (2, 3, SIDE, SIDE) and bank.skipped == 0
-    assert bank.source == f"2 pictures from {tmp_path.name}"
+    assert (bank.record["source"], bank.record["count"]) == (tmp_path.name, 2)
     assert torch.equal(bank.pictures[0], torch.from_numpy(square).permute(2, 0, 1))
     assert torch.equal(bank.pictures, ImageBank.folder(tmp_path).pictures)
 
@@ -164,12 +160,12 @@ def test_find_prefers_overlay_dir_then_data_dir_then_the_environment(tmp_path, m
     made = ImageBank.procedural(1)
     monkeypatch.setattr(images, "_procedural", lambda count, seed, device: made)
     overlay, data = tmp_path / "overlay", tmp_path / "data"
-    assert ImageBank.find(overlay, data).source == "1 pictures from overlay"
-    assert ImageBank.find(None, data).source == "1 pictures from photos"
-    assert ImageBank.find().source == "1 pictures from val"
-    assert "procedural" in ImageBank.find("procedural", data).source
+    assert ImageBank.find(overlay, data).record["source"] == "overlay"
+    assert ImageBank.find(None, data).record["source"] == "photos"
+    assert ImageBank.find().record["source"] == "places365_standard/val"
+    assert ImageBank.find("procedural", data) is made
     monkeypatch.delenv("SVEA_DATA")
-    assert "procedural" in ImageBank.find().source
+    assert ImageBank.find() is made
 
 
 @pytest.mark.skipif("SVEA_DATA" not in os.environ, reason="SVEA_DATA is not set")
@@ -218,7 +214,7 @@ def test_crops_cover_the_stated_area_and_all_of_the_picture(monkeypatch):
     monkeypatch.setattr(images, "FLIP", 0)
     ramp = torch.arange(SIDE, dtype=torch.uint8)
     across, down = ramp.expand(SIDE, SIDE), ramp[:, None].expand(SIDE, SIDE)
-    bank = ImageBank(torch.stack([across, down, torch.zeros_like(down)])[None], "coordinates")
+    bank = ImageBank(torch.stack([across, down, torch.zeros_like(down)])[None])
     y = bank.draw(4000, 8, 8, seeded(0)) * 255
     # between the centres of pixels 1 and 6 lie 5 of 8 parts; edges flatten a little
     width = (y[:, 0, 4, 6] - y[:, 0, 4, 1]) / 5 * 8

@@ -43,15 +43,9 @@ def test_keeps_shape_dtype_and_range(name, batch, stack, dtype, seed):
     side = 32 if name == "crop" else SIDE
     assert y.shape == (batch, 3 * stack, side, side)
     assert y.dtype == dtype
-    assert y.isfinite().all() and y.min() >= 0 and y.max() <= 1
     assert torch.equal(x, before), "the input was changed"
-
-
-@few
-@given(names, st.sampled_from([0.0, 1.0]), dtypes, seeds)
-def test_stays_in_range_at_the_ends_of_it(name, value, dtype, seed):
-    y = call(name, torch.full((3, 9, SIDE, SIDE), value, dtype=dtype), seed)
-    assert y.isfinite().all() and y.min() >= 0 and y.max() <= 1
+    for each in (y, call(name, torch.zeros_like(x), seed), call(name, torch.ones_like(x), seed)):
+        assert each.isfinite().all() and each.min() >= 0 and each.max() <= 1
 
 
 @few
@@ -62,39 +56,22 @@ def test_same_generator_same_result_and_global_generator_untouched(name, seed):
     first, second = call(name, x, seed), call(name, x, seed)
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(first, second)
+    assert torch.equal(first, AUGMENTATIONS[name].apply(x, draw_of(name, x, seed))), "replayed"
     # Four samples may get the same integer parameters, or be left alone by spectrum, under two
     # seeds; under ten of them only by a chance that no run will ever meet.
-    if name not in ("rotation",):
+    if name != "rotation":
         others = (call(name, x, seed + k) for k in range(1, 11))
         assert any(not torch.equal(first, other) for other in others)
 
 
 @few
-@given(names, seeds)
-def test_a_draw_can_be_replayed(name, seed):
-    x = observations()
-    assert torch.equal(call(name, x, seed), AUGMENTATIONS[name].apply(x, draw_of(name, x, seed)))
-
-
-@few
-@given(names.filter(lambda name: name not in MIXING), seeds)
-def test_permuting_the_batch_permutes_the_result(name, seed):
+@given(names.filter(lambda name: name not in MIXING), st.integers(1, 5), seeds)
+def test_a_sample_depends_neither_on_the_others_nor_on_its_place(name, count, seed):
     x = observations(5)
-    draw, order = draw_of(name, x, seed), torch.randperm(5, generator=seeded(seed))
+    draw, some = draw_of(name, x, seed), torch.randperm(5, generator=seeded(seed))[:count]
     function = AUGMENTATIONS[name]
-    expected = function.apply(x, draw)[order]
-    torch.testing.assert_close(function.apply(x[order], rows_of(draw, order)), expected)
-
-
-@few
-@given(names.filter(lambda name: name not in MIXING), st.integers(0, 3), seeds)
-def test_a_sample_does_not_depend_on_the_others(name, index, seed):
-    x = observations()
-    draw = draw_of(name, x, seed)
-    alone = torch.tensor([index])
-    function = AUGMENTATIONS[name]
-    y = function.apply(x[alone], rows_of(draw, alone))
-    torch.testing.assert_close(y, function.apply(x, draw)[alone])
+    expected = function.apply(x, draw)[some]
+    torch.testing.assert_close(function.apply(x[some], rows_of(draw, some)), expected)
 
 
 @few
@@ -129,7 +106,7 @@ def test_bfloat16_sees_the_same_draw_as_float32(name):
 def test_nothing_waits_for_the_device(spec, monkeypatch):
     """Tensors without values: whatever asks for one raises, as it would in a CUDA graph."""
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # knows no such device
-    bank = ImageBank(torch.empty(5, 3, 96, 96, dtype=torch.uint8, device="meta"), "shapes")
+    bank = ImageBank(torch.empty(5, 3, 96, 96, dtype=torch.uint8, device="meta"))
     x = torch.empty(4, 9, SIDE, SIDE, device="meta")
     parameters = {"size": SIDE} if spec == "crop" else {}
     y = augmentation(spec, lambda: bank)(x, None, **parameters)

@@ -49,35 +49,32 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"image_size": 16}, ["16 pixels are too small for 11 layers"]),
         ({"sac": {"discount": float("nan")}}, ["sac.discount is nan", "0 to 1"]),
         ({"learning_rate": 1}, ["Did you mean 'sac.learning_rate' or 'ddpg.learning_rate'"]),
-        ({"recipe": {"alpha": 0, "beta": 0}}, ["recipe.alpha and recipe.beta are both 0"]),
-        ({"recipe": {"K": 2}, "method": "mix-all"}, ["recipe.K is 2", "allowed is K=1"]),
+        ({"recipe": {"alpha": 0, "beta": 0}}, ["recipe.alpha is 0", "recipe.beta is 0"]),
+        ({"recipe": {"K": 2}, "method": "mix-all"}, ["recipe.K is 2", "allowed: 1"]),
         ({"recipe": {"beta": 1.0}, "method": "drq"}, ["method drq has one", "--method svea"]),
         ({"recipe": 3}, ["recipe is 3", "named values"]),
         ({"envs": 4, "warmup": 3}, ["warmup is 3", "4 or more"]),
         ({"time_limit": "soon"}, ["time_limit is 'soon'", "90s, 9m, 1h30m"]),
-        ({"method": "svea", "augment": "none"}, ["method svea", "--augment conv"]),
-        ({"method": "clean-target", "augment": "conv"}, ["method clean-target", "--augment none"]),
+        ({"method": "svea", "augment": "none"}, ["augment is none", "method svea", "conv"]),
+        ({"method": "clean-target", "augment": "conv"}, ["method clean-target", "allowed: none"]),
         ({"recipe": {"beta": 1.0}, "augment": "none"}, ["augment is none", "--method drq"]),
-        ({"base": "dqn"}, ["discrete", "walker_walk has a vector", "--action-bins 3"]),
+        ({"base": "dqn"}, ["base is dqn", "walker_walk", "--action-bins 3"]),
         ({"base": "sac", "action_bins": 3}, ["action_bins is 3", "--base dqn"]),
         ({"base": "ddpg", "action_bins": 3}, ["base ddpg has continuous", "--action-bins 0"]),
         ({"base": "dqn", "action_bins": 1}, ["action_bins is 1", "2 to 4096"]),
-        ({"method": "pad", "sac": {"n_step": 2}}, ["looks 2 decisions ahead", "--sac.n-step 1"]),
-        ({"method": "sac", "auxiliary": "curl"}, ["method sac", "--method curl"]),
-        ({"method": "drq", "auxiliary": "curl", "shift": 0}, ["shift of 0", "--method curl"]),
-        ({"method": "soda", "augment": "none"}, ["method soda", "--augment conv"]),
+        ({"method": "pad", "sac": {"n_step": 2}}, ["sac.n_step is 2", "allowed: 1"]),
+        ({"method": "sac", "auxiliary": "curl"}, ["auxiliary is curl", "method sac"]),
+        ({"method": "drq", "auxiliary": "curl", "shift": 0}, ["auxiliary is curl", "shift of 0"]),
+        ({"method": "soda", "augment": "none"}, ["method soda", "allowed: conv"]),
         ({"method": "drq", "auxiliary": "sgqn"}, ["task sgqn of method drq", "--method sgqn"]),
         ({"augment": "overlay_drift:x"}, ["'overlay_drift:x'"]),
-        ({"augment": "conv||cutout"}, ["'conv||cutout' has an empty name"]),
-        ({"method": "soda", "auxiliary": "none"}, ["nothing in method soda", "--augment none"]),
-        ({"method": "curl", "augment": "conv"}, ["nothing in method curl", "--augment none"]),
-        (
-            {"encoder": "vit", "network.head_layers": 3},
-            ["head_layers is 3", "vit"],
-        ),
+        ({"augment": "conv||cutout"}, ["'conv||cutout'"]),
+        ({"method": "soda", "auxiliary": "none"}, ["method soda", "allowed: none"]),
+        ({"method": "curl", "augment": "conv"}, ["method curl", "allowed: none"]),
+        ({"encoder": "vit", "network.head_layers": 3}, ["head_layers is 3", "vit"]),
         ({"encoder": "vit", "image_size": 84}, ["84 pixels", "patches of 8", "--image-size 80"]),
         ({"encoder": "vit", "network.heads": 5}, ["128 dimensions", "5 heads"]),
-        ({"network.head_layers": 11}, ["head_layers is 11 of 11", "0 to 10"]),
+        ({"network.head_layers": 11}, ["head_layers is 11", "0 to 10"]),
         ({"network.head_layers": 3}, ["head_layers is 3", "auxiliary is none", "--auxiliary pad"]),
         (
             {"network.layers": 4, "network.head_layers": 3, "network.strided_layers": 2},
@@ -92,7 +89,7 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ({"recipe": {"alpha": 3, "alpha.x": 2}}, ["recipe.alpha.x"]),
         (
             {"encoder": "frames", "network": {"frame_layers": 11}},
-            ["network.frame_layers is 11 of 11", "up to 10"],
+            ["network.frame_layers is 11", "up to 10"],
         ),
         (
             {"encoder": "frames", "method": "pad", "network": {"frame_layers": 9}},
@@ -100,10 +97,7 @@ def test_wrong_names_are_answered_with_the_nearest(changes: Any, words: list[str
         ),
         ({"augment": "overlay-drift:65"}, ["drift is 65", "0 to 64"]),
         ({"augment": "conv|overlay_drift:60"}, ["84x84", "444x444", "overlay_drift:"]),
-        (
-            {"augment": "overlay_drift:1", "image_size": 500},
-            ["506x506", "overlay"],
-        ),
+        ({"augment": "overlay_drift:1", "image_size": 500}, ["506x506", "overlay"]),
         ({"augment": "conv+crop"}, ["augment is 'conv+crop'"]),
     ],
 )
@@ -128,12 +122,9 @@ def test_sensible_relatives_of_what_is_refused() -> None:
     configure("toy:make", base="dqn")  # its actions may be discrete: the environment will say
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("90s", 90), ("90", 90), ("9m", 540), ("1h1m1s", 3661), ("0s", 0), ("none", float("inf"))],
-)
-def test_wall_times(text: str, expected: float) -> None:
-    assert seconds(text) == expected
+def test_wall_times() -> None:
+    texts = ("90s", "90", "9m", "1h1m1s", "0s", "none")
+    assert [seconds(text) for text in texts] == [90, 90, 540, 3661, 0, float("inf")]
 
 
 @pytest.mark.parametrize("text", ["", " ", "h", "-1s", "1.5h", "1d", "30m1h", "9999999s", "inf"])

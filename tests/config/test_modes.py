@@ -15,11 +15,6 @@ def test_all_is_train_and_the_five_modes():
     assert expand_modes(["color_hard", "all"])[:2] == ["color_hard", "train"]
 
 
-def test_all_of_an_own_environment_is_what_needs_no_scene():
-    assert expand_modes(["all"], "toy:make") == ["train", "picture_colors", "picture_video"]
-    assert expand_modes(["picture_colors"], "robot_push") == ["picture_colors"]
-
-
 def test_distracting_all_is_the_eight_intensities():
     modes = expand_modes(["distracting_cs:0.1", "distracting_cs:all"])
     assert len(modes) == 8 and modes[0] == "distracting_cs:0.1"
@@ -36,7 +31,9 @@ def test_groups_are_the_modes_of_their_kind():
     assert expand_modes(["lights"], "finger_spin") == list(svea.envs.LIGHT_MODES)
     everything = expand_modes(["everything"], "walker_walk")
     assert everything == list(svea.envs.modes_of("walker_walk")) and len(everything) == 24
-    assert expand_modes(["everything"], "toy:make") == expand_modes(["all"], "toy:make")
+    own = ["train", "picture_colors", "picture_video"]  # what needs no scene
+    assert expand_modes(["everything"], "toy:make") == expand_modes(["all"], "toy:make") == own
+    assert expand_modes(["picture_colors"], "robot_push") == ["picture_colors"]
     assert "test" in expand_modes(["everything"], "robot_push")
     assert "test" not in expand_modes(["everything"])
 

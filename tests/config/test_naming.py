@@ -43,6 +43,8 @@ def test_what_only_watches_or_says_where_and_how_long_is_not_in_the_name() -> No
     watching = {"eval_every": 7, "eval_episodes": 3, "log_every": 5}
     where = {"decisions": 1000, "device": "cpu", "data_dir": "data", "speed": "eager"}
     assert configure("walker_walk", **watching, **where).folder.name == "walker_walk-svea-0"
+    assert configure("toy:make", method="drq+aug").folder == Path("runs/toy_make-drq+aug-0")
+    assert configure("toy:make", out="a/b").folder == Path("a/b")
 
 
 def test_long_names_are_cut_and_stay_apart() -> None:

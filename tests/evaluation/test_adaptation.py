@@ -13,7 +13,6 @@ from tiny_runs import tiny
 from svea.agents import Agent, make_agent
 from svea.agents.policies import AdaptingPolicy, adapt, fresh_copy
 from svea.config import configure
-from svea.core.errors import UserError
 from svea.evaluation.play import EpisodeResult
 from svea.evaluation.requests import evaluate
 from svea.training import train
@@ -135,13 +134,6 @@ def test_repeated_steps_learn_the_transition() -> None:
     images, action = pictures(2), np.array([0.9, -0.9], np.float32)
     losses = [float(adapt(copy, images[0], action, images[1])) for _ in range(60)]
     assert losses[-1] < 0.3 * losses[0]
-
-
-def test_other_agents_cannot_adapt() -> None:
-    small = SMALL | {"crop": 0, "network": SMALL["network"] | {"head_layers": 0}}
-    agent = make_agent(configure("toy:make", method="drq", **small), actions=2)
-    with pytest.raises(UserError, match="--method pad"):
-        AdaptingPolicy(agent)
 
 
 def test_evaluating_a_run_adapts_and_says_so(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_strong_views_of_bfloat16_come_from_the_kernel_in_cuda(
 def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bank = ImageBank(torch.zeros(2, 3, 40, 40, dtype=torch.uint8), "black")
+    bank = ImageBank(torch.zeros(2, 3, 40, 40, dtype=torch.uint8))
     drifting = AUGMENTATIONS["overlay_drift"].bind(images=bank, drift=2)
     kernels = types.ModuleType("svea.kernels.pictures")
     monkeypatch.setitem(sys.modules, kernels.__name__, kernels)

@@ -31,7 +31,7 @@ pytestmark = builds
 
 @pytest.fixture
 def bank() -> ImageBank:
-    return ImageBank(torch.randint(0, 256, (3, 3, SIDE, SIDE), dtype=torch.uint8), "noise")
+    return ImageBank(torch.randint(0, 256, (3, 3, SIDE, SIDE), dtype=torch.uint8))
 
 
 def crops() -> Crops:

@@ -158,7 +158,7 @@ def test_resized_crops_are_a_sum_over_the_pixels_they_cover(
 ) -> None:
     """Against float64: the same level of 255, or its neighbour where rounding was close."""
     pictures = torch.randint(0, 256, (5, 3, side, side), dtype=torch.uint8)
-    bank = ImageBank(pictures.to(DEVICE), "noise")
+    bank = ImageBank(pictures.to(DEVICE))
     crops = bank.crops(7, torch.Generator(DEVICE).manual_seed(side))
     found = resized_crops(bank.pictures, list(crops), height, width).cpu().double() * 255
     plain = pictures[crops.chosen.cpu()].double()
@@ -184,7 +184,7 @@ def triangles(start: float, length: float, size: int, side: int) -> Tensor:
 
 
 def test_fast_pictures_are_the_banks() -> None:
-    bank = ImageBank(torch.randint(0, 256, (5, 3, 40, 40), dtype=torch.uint8).to(DEVICE), "noise")
+    bank = ImageBank(torch.randint(0, 256, (5, 3, 40, 40), dtype=torch.uint8).to(DEVICE))
     fast, generator = replace(bank, resize=fast_pictures.resize), torch.Generator(DEVICE)
     fast_pictures.check(fast)
     mine, plain = (each.draw(6, 30, 24, generator.manual_seed(2)) for each in (fast, bank))

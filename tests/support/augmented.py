@@ -12,12 +12,10 @@ from svea.augment.images import ImageBank
 
 SIDE = 36
 BANK = ImageBank(
-    torch.randint(256, (5, 3, 40, 40), generator=Generator().manual_seed(0), dtype=torch.uint8),
-    "noise",
+    torch.randint(256, (5, 3, 40, 40), generator=Generator().manual_seed(0), dtype=torch.uint8)
 )
 LARGE_BANK = ImageBank(
-    torch.randint(256, (5, 3, 64, 64), generator=Generator().manual_seed(1), dtype=torch.uint8),
-    "noise",
+    torch.randint(256, (5, 3, 64, 64), generator=Generator().manual_seed(1), dtype=torch.uint8)
 )
 PARAMETERS: dict[str, dict] = {
     "crop": {"size": 32},

@@ -71,18 +71,10 @@ class Agent(Trainable):
     ) -> None:
         """Build networks and optimisers.
 
-        Args:
-            encoder: makes the trunk.
-            actions: dimensions of the action, or the number of choices where it is one of several.
-            streams: which views feed the Q-prediction, the Q-target and the policy.
-            views: the clean, the weak and the strong view, without a batch.
-            projection: size of the projected features.
-            hidden: width of the policy's and the Q-functions' layers.
-            options: the numbers of the algorithm.
-            masker: the numbers of the masker before the trunk, if there is one (MaDi).
-            make_auxiliary: makes the auxiliary task, if there is one.
-            device: where it computes; meta: nowhere, and it takes no memory.
-            seed: of the weights and of every later draw.
+        ``actions`` are the dimensions of the action, or the number of choices where it is one of
+        several. ``streams`` say which of the ``views`` feed Q-prediction, Q-target and policy.
+        ``masker`` holds the numbers of the masker before the trunk, if there is one (MaDi). On
+        the device ``meta`` an agent computes nothing and takes no memory.
         """
         self.options = options = options or self.Options()
         self.device = torch.device(device)
@@ -112,7 +104,7 @@ class Agent(Trainable):
         """Make the critic, and the actor if there is one."""
         raise NotImplementedError
 
-    def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """What the target network expects of successors (N, 9, H, W), `masked` already: (N,)."""
         raise NotImplementedError
 
@@ -139,10 +131,8 @@ class Agent(Trainable):
     ) -> NDArray[np.float32]:
         """Actions (N, A) for uint8 observations (N, 9, H, W), or (A,) for one (9, H, W).
 
-        Args:
-            observations: from environments.
-            explore: act as in training, else take the best actions.
-            generator: of the exploration, or one per observation; by default the agent's own.
+        The best ones, or as in training to `explore`: drawn from the agent's own generator, another
+        one, or one per observation.
         """
         given = torch.as_tensor(observations)
         clean, pixels = self.view_maker.clean, self.view_maker.pixels
@@ -202,7 +192,7 @@ class Agent(Trainable):
         if phase.target:
             self.update_target()
         if phase.auxiliary and self.auxiliary is not None:
-            losses |= self.auxiliary.update(batch, now, successor, auxiliary_batch)
+            losses |= self.auxiliary.update(auxiliary_batch or batch, now, successor)
         return losses
 
     def update_critic(self, batch: Batch, now: Views, successor: Views) -> Losses:
@@ -333,6 +323,7 @@ class SAC(Agent):
     """A squashed Gaussian policy that climbs Q plus entropy, and twin Q-functions."""
 
     Options = SACOptions
+    last_layer = "actor.mlp.output", 2  # a mean and a deviation
     options: SACOptions
     actor: Actor
     critic: Critic
@@ -357,10 +348,10 @@ class SAC(Agent):
         return self.actor.mode(features)
 
     @torch.no_grad()
-    def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Eq. 1's expectation with SAC's entropy bonus: one action drawn from the policy."""
         features = self.trunk(images)
-        actions, log_probability = self.actor.sample(features, generator or self.generator)
+        actions, log_probability = self.actor.sample(features, generator)
         q = self.target_critic(self.target_features(images, features), actions).amin(0)
         return q - self.log_temperature.exp() * log_probability
 
@@ -389,8 +380,3 @@ class SAC(Agent):
     def numbers(self) -> dict[str, Tensor]:
         """The temperature."""
         return {"log_temperature": self.log_temperature}
-
-    @classmethod
-    def actions_in(cls, state: dict[str, Tensor]) -> int:
-        """A mean and a deviation stand in the policy's last layer for each action."""
-        return state["actor.mlp.output.bias"].shape[0] // 2

@@ -6,6 +6,8 @@ n-th update, and may ask for its own batch.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -25,29 +27,26 @@ from svea.views import Views
 class Auxiliary(nn.Module):
     """A task with its own parameters and its own optimiser, which also trains the trunk."""
 
-    every: int
-    batch_size = 0  # of its own batch; 0: it uses the agent's
+    agent: Agent
+    batch_size = 0  # of a batch of its own, which it then gets; 0: it gets the agent's
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, options: Any) -> None:
         super().__init__()
         # Not a submodule: the agent's networks are saved once, by the agent.
         object.__setattr__(self, "agent", agent)
+        self.every, self.options = options.every, options
 
-    agent: Agent
-
-    def loss(
-        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
-    ) -> tuple[Tensor, Losses]:
-        """The loss, and values for the log."""
+    def loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Losses]:
+        """The loss, and values for the log; the views are those that the Q-functions saw."""
         raise NotImplementedError
 
     def critic_terms(self, batch: Batch, now: Views, q: Tensor) -> Losses:
         """What the task adds to the Q-loss, given the Q-values (heads, V*B) of its streams."""
         return {}
 
-    def update(self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None) -> Losses:
+    def update(self, batch: Batch, now: Views, successor: Views) -> Losses:
         """One step on the loss."""
-        loss, values = self.loss(batch, now, successor, own_batch)
+        loss, values = self.loss(batch, now, successor)
         return self.agent.step("auxiliary", loss) | values
 
     def seen(self, images: Tensor) -> Tensor:
@@ -57,6 +56,7 @@ class Auxiliary(nn.Module):
 
     def optimise(self, shared: list[nn.Module], rate: float) -> None:
         """Train these networks of the agent and all parameters of the task."""
+        self.to(self.agent.device)
         learning = [p for p in parameters_of([*shared, self]) if p.requires_grad]
         self.agent.add_optimiser("auxiliary", learning, rate)
 
@@ -69,15 +69,11 @@ class CURL(Auxiliary):
     """
 
     def __init__(self, agent: Agent, options: CURLOptions) -> None:
-        super().__init__(agent)
-        self.every = options.every
+        super().__init__(agent, options)
         self.bilinear = nn.Parameter(torch.rand(agent.projection, agent.projection))
-        self.to(agent.device)
         self.optimise([agent.trunk, agent.critic.projection], options.learning_rate)
 
-    def loss(
-        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
-    ) -> tuple[Tensor, Losses]:
+    def loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Losses]:
         """Cross entropy of finding one's own positive among the batch's."""
         agent = self.agent
         name, copy = agent.streams.prediction[0]
@@ -100,37 +96,32 @@ class SODA(Auxiliary):
     """
 
     def __init__(self, agent: Agent, options: SODAOptions) -> None:
-        super().__init__(agent)
-        self.every, self.batch_size, self.tau = options.every, options.batch_size, options.tau
-        size = agent.projection
+        super().__init__(agent, options)
+        self.batch_size, size = options.batch_size, agent.projection
         self.projection = two_layers(agent.trunk.features, size)
         self.predictor = two_layers(size, size)
-        self.to(agent.device)
         # A second slow trunk: this one follows ten times slower than the Q-target's.
         self.target_trunk = frozen_copy(agent.trunk)
         self.target_projection = frozen_copy(self.projection)
         self.optimise([agent.trunk], options.learning_rate)
 
-    def loss(
-        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
-    ) -> tuple[Tensor, Losses]:
+    def loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Losses]:
         """Squared distance of unit vectors, averaged over all their entries, as the reference.
 
         The two branches see different crops of one observation.
         """
-        assert own_batch is not None, "SODA takes its own batch"
-        views = self.agent.views(own_batch.observations)
+        views = self.agent.views(batch.observations)
         online = self.predictor(self.projection(self.agent.trunk(self.seen(views["strong", 0]))))
         with torch.no_grad():
             target = self.target_projection(self.target_trunk(self.seen(views["weak", 1])))
         return F.mse_loss(F.normalize(online, dim=1), F.normalize(target, dim=1)), {}
 
-    def update(self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None) -> Losses:
+    def update(self, batch: Batch, now: Views, successor: Views) -> Losses:
         """One step, after which the target branch follows."""
-        losses = super().update(batch, now, successor, own_batch)
+        losses = super().update(batch, now, successor)
         with torch.no_grad():
             targets: list[nn.Module] = [self.target_trunk, self.target_projection]
-            follow(targets, [self.agent.trunk, self.projection], self.tau)
+            follow(targets, [self.agent.trunk, self.projection], self.options.tau)
         return losses
 
 
@@ -142,15 +133,14 @@ class PAD(Auxiliary):
     """
 
     def __init__(self, agent: Agent, options: PADOptions, own_layers: int = 0) -> None:
-        super().__init__(agent)
-        self.every, self.options, self.own_layers = options.every, options, own_layers
+        super().__init__(agent, options)
+        self.own_layers = own_layers
         self.head = own_head(agent.trunk, own_layers)
         self.projection = Projection(agent.trunk.features, agent.projection)
         if options.task == "inverse_dynamics":
             self.mlp = MLP(2 * agent.projection, agent.hidden, agent.actions)
         else:
             self.mlp = MLP(agent.projection, agent.hidden, 4)
-        self.to(agent.device)
         self.share(agent)
 
     shared: Trunk
@@ -166,9 +156,7 @@ class PAD(Auxiliary):
         """The task's projection (B, P) of images (B, 9, H, W) in [0, 1]."""
         return self.projection(self.head(self.shared(self.seen(images))))
 
-    def loss(
-        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
-    ) -> tuple[Tensor, Losses]:
+    def loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Losses]:
         """On the views that the Q-functions see."""
         view = self.agent.streams.prediction[0]
         if self.options.task == "rotation":
@@ -210,11 +198,9 @@ class SGQN(Auxiliary):
     """
 
     def __init__(self, agent: Agent, options: SGQNOptions) -> None:
-        super().__init__(agent)
-        self.every, self.options = options.every, options
+        super().__init__(agent, options)
         channels, image_size, _ = agent.trunk.input_shape
         self.decoder = AttributionDecoder(agent.projection + agent.actions, channels, image_size)
-        self.to(agent.device)
         self.optimise([agent.trunk, agent.critic.projection], options.learning_rate)
 
     def attributed(self, images: Tensor, actions: Tensor) -> Tensor:
@@ -239,9 +225,7 @@ class SGQN(Auxiliary):
         error = (q[:, : len(actions)] - q_left).square().mean(-1).sum()  # both Qs
         return {"consistency_loss": self.options.consistency * error}
 
-    def loss(
-        self, batch: Batch, now: Views, successor: Views, own_batch: Batch | None
-    ) -> tuple[Tensor, Losses]:
+    def loss(self, batch: Batch, now: Views, successor: Views) -> tuple[Tensor, Losses]:
         """Cross entropy of finding, in the strong view, the pixels that count in the weak one."""
         agent = self.agent
         actions = batch.actions

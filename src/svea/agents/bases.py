@@ -18,6 +18,7 @@ class DDPG(Agent):
     """A deterministic policy with scheduled noise, and twin Q-functions."""
 
     Options = DDPGOptions
+    last_layer = "actor.mlp.output", 1
     options: DDPGOptions
     actor: DeterministicActor
     critic: Critic
@@ -43,18 +44,18 @@ class DDPG(Agent):
             actions = (actions + self.noise * normal(actions, generator)).clamp(-1, 1)
         return actions
 
-    def noisy_actions(self, features: Tensor, generator: torch.Generator | None) -> Tensor:
+    def noisy_actions(self, features: Tensor, generator: torch.Generator) -> Tensor:
         """Actions with clipped noise, as both losses see them; the gradient ignores the clamp.
 
         DrQ-v2 does the same: an action at the border would get no gradient at all.
         """
         actions = self.actor(features)
         clip = self.options.noise_clip
-        noise = (self.noise * normal(actions, generator or self.generator)).clamp(-clip, clip)
+        noise = (self.noise * normal(actions, generator)).clamp(-clip, clip)
         return actions + ((actions + noise).clamp(-1, 1) - actions).detach()
 
     @torch.no_grad()
-    def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """The target's Q-value of the policy's action, with noise that smooths it."""
         features = self.trunk(images)
         actions = self.noisy_actions(features, generator)
@@ -66,16 +67,12 @@ class DDPG(Agent):
         q = self.critic(q_features, self.noisy_actions(features, self.generator)).amin(0)
         return self.step("actor", -q.mean()) | {"noise": self.noise.clone()}
 
-    @classmethod
-    def actions_in(cls, state: dict[str, Tensor]) -> int:
-        """The policy's last layer has one number for each action."""
-        return state["actor.mlp.output.bias"].shape[0]
-
 
 class DQN(Agent):
     """A Q-function over choices; the policy is its maximum."""
 
     Options = DQNOptions
+    last_layer = "critic.advantage.output", 1
     discrete = True
     options: DQNOptions
     critic: DiscreteCritic
@@ -107,7 +104,7 @@ class DQN(Agent):
         return critic(features).gather(1, actions.long()).mT
 
     @torch.no_grad()
-    def value(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Eq. 1: the target's value of the best action."""
         if not self.options.double:
             return self.target_critic(self.target_trunk(images)).amax(-1)
@@ -115,11 +112,6 @@ class DQN(Agent):
         best = self.critic(features).argmax(-1, keepdim=True)
         target = self.target_critic(self.target_features(images, features))
         return target.gather(1, best).squeeze(1)
-
-    @classmethod
-    def actions_in(cls, state: dict[str, Tensor]) -> int:
-        """The Q-function's last layer has one number for each choice."""
-        return state["critic.advantage.output.bias"].shape[0]
 
 
 def uniform(rows: int, columns: int, generator: Noise, device: torch.device) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -73,6 +73,9 @@ GENERATORS = ("generator", "replay.generator")
 
 class Trainable:
     """An agent as it is saved: networks, optimisers, generator."""
+
+    last_layer: ClassVar[tuple[str, int]]
+    """The layer that tells the number of actions, and how many numbers it has for each."""
 
     device: torch.device
     has_target_trunk: bool
@@ -155,7 +158,8 @@ class Trainable:
     @classmethod
     def actions_in(cls, state: dict[str, Tensor]) -> int:
         """The number of actions, read off a saved state."""
-        raise NotImplementedError
+        layer, numbers = cls.last_layer
+        return state[f"{layer}.bias"].shape[0] // numbers
 
 
 def load_moments(optimiser: torch.optim.Adam, state: dict[str, Tensor], prefix: str) -> None:

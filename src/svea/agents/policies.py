@@ -19,7 +19,6 @@ from torch import Tensor
 from svea.agents.agent import Agent
 from svea.agents.auxiliary import PAD
 from svea.config import Config
-from svea.core.errors import UserError
 
 
 class Episode(Protocol):
@@ -88,8 +87,6 @@ class AdaptingPolicy:
 
     def __init__(self, agent: Agent, explore: bool = False) -> None:
         """Take the trained agent, and whether actions are drawn, as in training."""
-        if not isinstance(agent.auxiliary, PAD):
-            raise UserError("test-time adaptation needs an agent trained with --method pad")
         self._trained, self._explore = agent, explore
         self._width = 1 if agent.discrete else agent.actions
         self._adapted: dict[int, Agent] = {}

@@ -157,20 +157,12 @@ def _draw_affine_jitter(
 
 @register(_draw_affine_jitter)
 def affine_jitter(
-    x: Tensor,
-    *,
-    degrees: Tensor,
-    scale: Tensor,
-    shear: Tensor,
-    brightness: Tensor,
-    contrast: Tensor,
-    saturation: Tensor,
-    hue: Tensor,
+    x: Tensor, *, degrees: Tensor, scale: Tensor, shear: Tensor, **colours: Tensor
 ) -> Tensor:
     """Rotate, scale and shear about the centre, then jitter brightness, contrast and colour."""
     y = x.to(working_dtype(x))
     y = warp(y, *inverse_affine(degrees, scale[:, 0], scale[:, 1], shear))
-    return jitter(y, brightness, contrast, saturation, hue).to(x.dtype)
+    return jitter(y, **colours).to(x.dtype)
 
 
 def inverse_affine(

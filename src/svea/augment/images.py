@@ -54,17 +54,14 @@ TRIES = 10  # to draw a crop that fits
 
 
 class Crops(NamedTuple):
-    """Which pieces of which pictures a draw takes, `(count,)` each.
-
-    `top`, `left`, `tall` and `wide` are whole numbers as floats, `mirrored` is true or false.
-    """
+    """Which pieces of which pictures a draw takes, `(count,)` each."""
 
     chosen: Tensor
-    top: Tensor
+    top: Tensor  # whole numbers as floats, as are the next three
     left: Tensor
     tall: Tensor
     wide: Tensor
-    mirrored: Tensor
+    mirrored: Tensor  # true or false
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,6 @@ class ImageBank:
 
     Attributes:
         pictures: uint8 `(count, 3, side, side)`.
-        source: Where they come from, in words that fit a report: `284 pictures from photos`.
         skipped: How many files could not be read, or were too small or too large.
         record: What a run writes down about them: source, count, side, of how many files they are
             taken, and the hash of what defines them. Of files that is each one's size and first
@@ -85,7 +81,6 @@ class ImageBank:
     """
 
     pictures: Tensor
-    source: str
     skipped: int = 0
     record: dict[str, Any] = field(default_factory=dict)
     place: Callable[[Tensor, Tensor, int], Crops] | None = None
@@ -149,10 +144,8 @@ class ImageBank:
         if bank is None:
             bank = _BANKS[key] = _read_all(path, files, len(found), digest, device)
         if bank.skipped:
-            warnings.warn(
-                f"skipped {bank.skipped} of {len(files)} files in {path}: {SKIPPED}",
-                stacklevel=2,
-            )
+            skipped = f"skipped {bank.skipped} of {len(files)} files in {path}: {SKIPPED}"
+            warnings.warn(skipped, stacklevel=2)
         return bank
 
     def draw(
@@ -241,10 +234,9 @@ _BANKS: WeakValueDictionary[tuple[Path, str, int, str], ImageBank] = WeakValueDi
 @functools.lru_cache(4)  # 50 MB of 256 pictures
 def _procedural(count: int, seed: int, device: torch.device) -> ImageBank:
     """See `ImageBank.procedural`; made once per process, in 2 to 4 seconds on one core."""
-    source = f"{count} procedural pictures (version {VERSION}, seed {seed})"
-    digest = sha256(f"{source}, side {OVERLAY_SIDE}")
+    what = f"{count} procedural pictures (version {VERSION}, seed {seed}), side {OVERLAY_SIDE}"
     pictures = procedural_pictures(count, seed)
-    return _bank(pictures, device, source, PROCEDURAL, of=count, sha256=digest)
+    return _bank(pictures, device, PROCEDURAL, of=count, sha256=sha256(what))
 
 
 def _resampling(start: Tensor, length: Tensor, size: int, side: int) -> Tensor:
@@ -266,18 +258,13 @@ def _resampling(start: Tensor, length: Tensor, size: int, side: int) -> Tensor:
 
 
 def _bank(
-    pictures: np.ndarray,
-    device: torch.device,
-    source: str,
-    name: str,
-    skipped: int = 0,
-    **record: Any,
+    pictures: np.ndarray, device: torch.device, source: str, skipped: int = 0, **record: Any
 ) -> ImageBank:
     """Pictures (count, side, side, 3) on a device, with what a run writes down about them."""
     count, side = pictures.shape[:2]
-    record = {"source": name, "count": count, "side": side, **record}
     channels_first = torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous()
-    return ImageBank(channels_first.to(device), source, skipped, record)
+    record = {"source": source, "count": count, "side": side, **record}
+    return ImageBank(channels_first.to(device), skipped, record)
 
 
 def _digest(files: list[Path]) -> str:
@@ -307,10 +294,10 @@ def _read_all(
     pictures = [picture for group in groups for picture in group][:MOST_PICTURES]
     if not pictures:
         raise UserError(f"none of the {len(files)} files in {path} can be used: all are {SKIPPED}")
-    source, skipped = f"{len(pictures)} pictures from {path.name}", sum(not g for g in groups)
     whole = path.resolve().as_posix()  # a data folder's own name for it, else its last part
     name = next((name for name in PICTURE_FOLDERS if whole.endswith(f"/{name}")), path.name)
-    return _bank(np.stack(pictures), device, source, name, skipped, of=found, sha256=digest)
+    skipped = sum(not group for group in groups)
+    return _bank(np.stack(pictures), device, name, skipped, of=found, sha256=digest)
 
 
 def _read(path: Path) -> list[np.ndarray]:

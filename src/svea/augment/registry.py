@@ -251,15 +251,10 @@ def transform(augment: Augment, change: Callable[[Augmentation], Augmentation]) 
 def augmentation(spec: str, images: Callable[[], Pictures] | None = None) -> Augment:
     """Read a composition of augmentations such as `"conv+cutout|overlay"`.
 
-    Args:
-        spec: Names joined by `+` (one after the other) and `|` (each sample goes one of the ways,
-            all equally likely); `+` binds tighter. `"none"` changes nothing;
-            `"overlay_drift:12"` sets its drift; `module:name` is a user's own.
-        images: Makes the pictures for overlays; called now, once for each of them in `spec`. By
-            default they have generated ones.
-
-    Returns:
-        A function `f(x, generator=None) -> x`.
+    Names are joined by `+` (one after the other) and `|` (each sample goes one of the ways, all
+    equally likely); `+` binds tighter. `"none"` changes nothing; `"overlay_drift:12"` sets its
+    drift; `module:name` is a user's own. `images` makes the pictures for overlays, now, once for
+    each of them in `spec`; by default they have generated ones.
     """
 
     def named(name: str) -> Augment:

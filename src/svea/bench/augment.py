@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from svea.augment import AUGMENTATIONS, Augment, find
+from svea.augment import AUGMENTATIONS, Augment
 from svea.augment.images import ImageBank
+from svea.augment.registry import find
 from svea.bench.timing import captured, times_ms
 from svea.config.names import WITH_PICTURES
 from svea.core.errors import UserError, at_least

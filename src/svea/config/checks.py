@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import typing
 from collections.abc import Iterator
@@ -9,23 +10,24 @@ from collections.abc import Iterator
 from svea.config.modes import ROBOT_TASKS, check_task, expand_modes, is_foreign
 from svea.config.names import (
     check_drift,
-    drifts,
     encoder_defaults,
     find_method,
     is_whole,
+    names_in,
     parse_augmentation,
+    split_number,
 )
 from svea.config.options import check_patches, output_size
 from svea.config.run import Config, fields
 from svea.core import files
 from svea.core.errors import UserError, unknown_name
 from svea.methods import uses_strong
-from svea.recipes import streams
+from svea.recipes import OWN
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 """How a user is told what an option may be."""
-Rules = Iterator[tuple[object, str]]
-"""What must not be, and what a user is told if it is."""
+Rules = Iterator[tuple[object, str, str, str]]
+"""Whether an option is wrong, its dotted name, why, and what is allowed."""
 
 
 def check(config: Config, to_train: bool = True) -> Config:
@@ -41,11 +43,11 @@ def check(config: Config, to_train: bool = True) -> Config:
         check_patches(config.image_size, network.patch, network.width, network.heads)
     elif not is_whole(config.encoder):
         output_size(config.image_size, network.layers, network.strided_layers)
-    for rules in (length_rules, recipe_rules, network_rules, base_rules):
-        for wrong, message in rules(config):
-            if wrong:
-                raise UserError(message)
-    streams(find_method(config.method).recipe_for(config.augment), config.recipe)
+    values = {option.path: option.value for option in fields(config)}
+    rules = itertools.chain(recipe_rules(config), network_rules(config), base_rules(config))
+    for wrong, name, why, allowed in rules:
+        if wrong:
+            raise UserError(f"{name} is {values[name]}, but {why}; allowed: {allowed}")
     return config
 
 
@@ -65,7 +67,7 @@ def check_values(config: Config) -> None:
             option.bounds.check(option.path, value)
 
 
-def check_names(config: Config, to_train: bool = True) -> None:
+def check_names(config: Config, to_train: bool) -> None:
     """Task, mode, method, encoder and augmentation exist."""
     check_task(config.task)
     for name in ("out", "data_dir", "overlay_dir"):
@@ -80,22 +82,9 @@ def check_names(config: Config, to_train: bool = True) -> None:
         )
     if to_train:
         parse_augmentation(config.augment)
-        for drift in drifts(config.augment):
-            check_drift(config.image_size, drift)
-
-
-def length_rules(config: Config) -> Rules:
-    """The warm-up and the exports fit the run."""
-    yield (
-        config.warmup < config.envs,
-        f"warmup is {config.warmup}, but {config.envs} environments decide at once; allowed: "
-        f"{config.envs} or more",
-    )
-    for decision in milestones(config.export_at):
-        yield (
-            not 1 <= decision <= config.decisions,
-            f"export_at has {decision:,}; allowed: 1 to {config.decisions:,}, the run's decisions",
-        )
+        for name, number in map(split_number, names_in(config.augment)):
+            if name == "overlay_drift":
+                check_drift(config.image_size, **number)
 
 
 def recipe_rules(config: Config) -> Rules:
@@ -104,98 +93,64 @@ def recipe_rules(config: Config) -> Rules:
     alpha, beta = config.recipe.alpha, config.recipe.beta
     row = find_method(method).recipe_for(augment)
     is_used = uses_strong(row, auxiliary)
-    yield (
-        alpha + beta == 0,
-        "recipe.alpha and recipe.beta are both 0, so that Q would not learn; allowed: one above 0",
-    )
-    yield (
-        not row.is_mixed and (alpha, beta) != (0.5, 0.5),
-        f"recipe.alpha and recipe.beta weigh two streams, but method {method} has one; leave them "
-        "out, or use --method svea",
-    )
-    yield (
-        not is_used and augment != "none",
-        f"nothing in method {method} looks at a strongly augmented view, but augment is {augment}; "
-        "use --augment none, or --method svea (or drq: naive augmentation)",
-    )
-    yield (
-        row.is_strong and augment == "none",
-        f"method {method} trains on a strongly augmented view, but augment is none; use --augment "
-        "conv, or --method drq for no strong augmentation",
-    )
-    yield (
-        is_used and augment == "none",
-        f"the auxiliary task {auxiliary} of method {method} looks at a strongly augmented view, "
-        "but augment is none; use --augment conv or overlay, "
-        f"or --method {auxiliary}, where only the task sees it",
-    )
+    both = "recipe.beta is 0 too, so that Q would not learn"
+    yield alpha + beta == 0, "recipe.alpha", both, "one above 0"
+    for name, weight in (("recipe.alpha", alpha), ("recipe.beta", beta)):
+        one = f"method {method} has one stream, which none is weighed against"
+        yield not row.is_mixed and weight != 0.5, name, one, "0.5, or --method svea"
+    own = "each stream bootstraps from its own view of the successor"
+    yield row.target == OWN and config.recipe.K != 1, "recipe.K", own, "1"
+    unseen = f"nothing in method {method} looks at a strongly augmented view"
+    cure = "none, or --method svea (or drq: naive augmentation)"
+    yield not is_used and augment != "none", "augment", unseen, cure
+    seen = f"method {method} trains on a strongly augmented view"
+    cure = "conv, for one, or --method drq for no strong augmentation"
+    yield row.is_strong and augment == "none", "augment", seen, cure
+    seen = f"the auxiliary task {auxiliary} of method {method} looks at a strongly augmented view"
+    cure = f"conv or overlay, or --method {auxiliary}, where only the task sees it"
+    yield is_used and augment == "none", "augment", seen, cure
 
 
 def network_rules(config: Config) -> Rules:
     """PAD's own convolutions, and those that see one frame, fit the encoder."""
     encoder, network = config.encoder, config.network
-    layers, heads = network.layers, network.head_layers
+    layers, heads, name = network.layers, network.head_layers, "network.head_layers"
     if is_whole(encoder):
-        yield (
-            heads,
-            f"network.head_layers is {heads}, but encoder {encoder} has no convolutions that PAD's "
-            "task could have for itself; allowed: 0",
-        )
+        yield heads, name, f"encoder {encoder} has no convolutions that a task could own", "0"
         return
-    yield (
-        encoder == "frames" and network.frame_layers + heads >= layers,
-        f"network.frame_layers is {network.frame_layers} of {layers} layers, {heads} of them for "
-        "PAD's task, but at least one has to see all frames; allowed: up to "
-        f"{max(0, layers - heads - 1)}",
-    )
-    yield (
-        heads >= layers,
-        f"network.head_layers is {heads} of {layers} layers, but PAD's task shares at least one; "
-        f"allowed: 0 to {layers - 1}",
-    )
-    yield (
-        heads and network.strided_layers > layers - heads,
-        f"network.strided_layers is {network.strided_layers}, but the {heads} layers of PAD's task "
-        f"have no stride; allowed: 0 to {layers - heads}",
-    )
-    yield (
-        heads and config.auxiliary != "pad",
-        f"network.head_layers is {heads}, but only PAD's task has convolutions of its own and "
-        f"auxiliary is {config.auxiliary}; allowed: 0, or --auxiliary pad",
-    )
+    together = f"one of {layers} layers, {heads} of them PAD's own, has to see all frames"
+    too_many = encoder == "frames" and network.frame_layers + heads >= layers
+    yield too_many, "network.frame_layers", together, f"up to {max(0, layers - heads - 1)}"
+    shared = f"PAD's task shares at least one of {layers} layers"
+    yield heads >= layers, name, shared, f"0 to {layers - 1}"
+    plain = f"the {heads} layers of PAD's task have no stride"
+    too_many = heads > 0 and network.strided_layers > layers - heads
+    yield too_many, "network.strided_layers", plain, f"0 to {layers - heads}"
+    others = f"only PAD's task has convolutions of its own and auxiliary is {config.auxiliary}"
+    yield heads and config.auxiliary != "pad", name, others, "0, or --auxiliary pad"
 
 
 def base_rules(config: Config) -> Rules:
-    """Base, actions, auxiliary task and views fit together."""
-    task, base, bins = config.task, config.base, config.action_bins
-    yield (
-        task in ROBOT_TASKS and config.action_repeat != 1,
-        f"action_repeat is {config.action_repeat}, but one decision of {task} is one step of "
-        "0.04 s; allowed: 1",
-    )
-    yield bins == 1, "action_bins is 1: one value leaves nothing to choose; allowed: 0, 2 to 4096"
-    yield (
-        bins and base != "dqn",
-        f"action_bins is {bins}, but base {base} has continuous actions; use --base dqn or "
-        "--action-bins 0",
-    )
-    yield (
-        base == "dqn" and not bins and not is_foreign(task),
-        f"base dqn chooses among discrete actions, but {task} has a vector of them; use "
-        "--action-bins 3 (three values per dimension), or --base sac",
-    )
+    """Lengths, base, actions, auxiliary task and views fit together."""
+    task, base, bins, envs = config.task, config.base, config.action_bins, config.envs
+    yield config.warmup < envs, "warmup", f"{envs} environments decide at once", f"{envs} or more"
+    late = any(not 1 <= decision <= config.decisions for decision in milestones(config.export_at))
+    yield late, "export_at", "the run does not reach that", f"1 to {config.decisions:,} decisions"
+    repeats = task in ROBOT_TASKS and config.action_repeat != 1
+    yield repeats, "action_repeat", f"one decision of {task} is one step of 0.04 s", "1"
+    yield bins == 1, "action_bins", "one value leaves nothing to choose", "0, 2 to 4096"
+    continuous = f"base {base} has continuous actions"
+    yield bins and base != "dqn", "action_bins", continuous, "0 (--action-bins 0), or --base dqn"
+    vector = f"it chooses among discrete actions, and {task} has a vector of them"
+    cure = "sac, or --action-bins 3 (three values per dimension)"
+    yield base == "dqn" and not bins and not is_foreign(task), "base", vector, cure
     consecutive = config.auxiliary == "pad" and config.pad.task == "inverse_dynamics"
-    yield (
-        consecutive and config.options.n_step > 1,
-        f"PAD predicts the action between two consecutive observations, but {base} looks "
-        f"{config.options.n_step} decisions ahead; use --{base}.n-step 1",
-    )
+    ahead = consecutive and config.options.n_step > 1
+    yield ahead, f"{base}.n_step", "PAD predicts the action that leads to the next observation", "1"
     moves = config.method != "sac" and (config.crop or config.shift)
-    yield (
-        config.auxiliary == "curl" and not moves,
-        f"CURL contrasts two different views of a state, but method {config.method} with a shift "
-        f"of {config.shift} pixels has one; use --method curl (or drq with --auxiliary curl)",
-    )
+    same = f"method {config.method} with a shift of {config.shift} pixels has one view of a state"
+    cure = "another, or a method with two views: curl, or drq"
+    yield config.auxiliary == "curl" and not moves, "auxiliary", same, cure
 
 
 def milestones(text: str) -> list[int]:

@@ -211,28 +211,22 @@ def why_not(name: str, task: str) -> str:
 
 
 def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Split what users type into the mode's name and its options.
+    """Split what users type into a mode's name and its options; refuse it if the task lacks it.
 
-    Args:
-        text: A mode, perhaps with a value after a colon, or `module:class` of a user's own.
-        task: Refuse modes that this task does not have.
-
-    >>> parse_mode("distracting_cs:0.3")
-    ('distracting_cs', {'intensity': 0.3})
-    >>> parse_mode("test:7")
-    ('test', {'world': 7})
-    >>> parse_mode("video_hard")
-    ('video_hard', {})
+    >>> parse_mode("distracting_cs:0.3"), parse_mode("video_hard")
+    (('distracting_cs', {'intensity': 0.3}), ('video_hard', {}))
     """
     if is_own_mode(text):
         return text, {}
     name, colon, value = text.partition(":")
     fitting = modes_of(task)
     if text in GROUPS:
-        first = next((mode for mode in GROUPS[text] if mode.partition(":")[0] in fitting), "train")
-        raise UserError(f"{text!r} stands for several modes; name one of them here, e.g. {first}.")
+        raise UserError(
+            f"{text!r} stands for several modes, {', '.join(GROUPS[text])}; name one of them here"
+        )
     if name not in modes_of(None):
-        raise _unknown(text, fitting)
+        unknown = unknown_name("mode", text, [*fitting, *GROUPS])
+        raise UserError(f"{unknown}. A mode of your own is named as module:class.")
     if name not in fitting:
         because = why_not(name, task or "")
         raise UserError(
@@ -252,22 +246,11 @@ def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]
     return name, {option: check_number(name, number)}
 
 
-def _unknown(text: str, allowed: Iterable[str]) -> UserError:
-    unknown = unknown_name("mode", text, allowed)
-    return UserError(f"{unknown}. A mode of your own is named as module:class.")
-
-
 def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
     """Spell out groups such as `all` and `geometry`, check every mode, and keep each once.
 
-    Args:
-        modes: What users type: modes, and groups of them.
-        task: Whose modes a group is, and which must have the others; a task of the suite without.
+    Groups are those of a task of the suite, unless another task is given.
 
-    >>> expand_modes(["train", "distracting_cs:all"])[:3]
-    ['train', 'distracting_cs:0.025', 'distracting_cs:0.05']
-    >>> expand_modes(["all"])
-    ['train', 'color_easy', 'color_hard', 'video_easy', 'video_hard', 'distracting_cs']
     >>> expand_modes(["all"], "robot_push")
     ['train', 'test']
     >>> expand_modes(["distracting_cs:.10", "distracting_cs:0.1"])
@@ -281,11 +264,9 @@ def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
 
 def _members(mode: str, task: str | None) -> list[str]:
     """The modes that a task has of a group, or the mode itself."""
-    fitting = modes_of(task or "walker_walk")  # which has all but the robot's
     if mode not in GROUPS:
-        if mode.partition(":")[0] not in modes_of(None) and not is_own_mode(mode):
-            raise _unknown(mode, [*fitting, *GROUPS])
         return [mode]
+    fitting = modes_of(task or "walker_walk")  # which has all but the robot's
     group = "everything" if mode == "all" and is_foreign(task or "") else mode
     members = [name for name in GROUPS[group] if name.partition(":")[0] in fitting]
     if not members:
@@ -324,11 +305,7 @@ def in_order(modes: Iterable[str]) -> list[str]:
 
 
 def is_own_mode(text: str) -> bool:
-    """Whether a mode is a user's own, named as `module:class`.
-
-    >>> is_own_mode("my_looks:NightMode"), is_own_mode("test:7"), is_own_mode("distracting_cs:all")
-    (True, False, False)
-    """
+    """Whether a mode is a user's own, named as `module:class`."""
     return is_import_path(text) and text.partition(":")[0] not in modes_of(None)
 
 
@@ -337,8 +314,6 @@ def label_mode(mode: str, other_task: str) -> str:
 
     >>> label_mode("train", "my_worlds:at_night"), label_mode("picture_video", "my_worlds:at_night")
     ('my_worlds:at_night', 'my_worlds:at_night+picture_video')
-    >>> label_mode("train", "")
-    'train'
     """
     return mode if not other_task else other_task if mode == "train" else f"{other_task}+{mode}"
 

@@ -10,7 +10,7 @@ from svea.core.errors import UserError, between, unknown_name
 from svea.core.importing import import_named, is_import_path
 from svea.data.decode import OVERLAY_SIDE
 from svea.methods import METHODS, Method
-from svea.recipes import OWN, RECIPES, Recipe
+from svea.recipes import OWN, RECIPES, VIEWS, Recipe
 
 AUGMENTATION_NAMES = {
     "shift", "crop", "rotation", "conv", "overlay", "overlay_drift", "cutout", "blur",
@@ -29,27 +29,16 @@ NUMBERS = {"overlay_drift": ("drift", between(0, 64))}
 
 
 def parse_augmentation(spec: str) -> tuple[tuple[str, ...], ...]:
-    """The ways that samples may go, each a sequence of names.
+    """The ways that samples may go, each a sequence of names; `svea.augment` says what they mean.
 
-    Names are joined by `+` (one after the other) and `|` (each sample goes one of the ways, all
-    equally likely); `+` binds tighter. `none` changes nothing. A name may
-    have a number after a colon where `NUMBERS` has it, or be `module:name` of a user's own, which
-    is imported where it is needed.
-
-    >>> parse_augmentation("conv+cutout|affine-jitter")
-    (('conv', 'cutout'), ('affine_jitter',))
     >>> parse_augmentation("conv+overlay-drift:12|my_module:gamma")
     (('conv', 'overlay_drift:12'), ('my_module:gamma',))
     """
     ways = _split(spec)
-    for name in _names(spec):
-        if not name:
-            raise UserError(
-                f"augmentation {spec!r} has an empty name; allowed: names with + or | between them"
-            )
+    for name in names_in(spec):
         plain, _ = split_number(name)
-        if plain != "none" and plain not in AUGMENTATION_NAMES and not is_import_path(plain):
-            unknown = unknown_name("augmentation", plain, [*AUGMENTATION_NAMES, "none"])
+        if plain not in (*AUGMENTATION_NAMES, "none") and not is_import_path(plain):
+            unknown = unknown_name("augmentation", plain or spec, [*AUGMENTATION_NAMES, "none"])
             raise UserError(f"{unknown}; or one of your own as module:name")
     if len({"crop" in way for way in ways}) > 1:
         raise UserError(
@@ -76,21 +65,13 @@ def spelled(spec: str) -> str:
 
 
 def uses_pictures(spec: str) -> bool:
-    """Whether a composition mixes pictures in.
-
-    >>> uses_pictures("conv|overlay-drift:12+cutout"), uses_pictures("conv")
-    (True, False)
-    """
-    return any(name.partition(":")[0] in WITH_PICTURES for name in _names(spec))
+    """Whether a composition mixes pictures in."""
+    return any(name.partition(":")[0] in WITH_PICTURES for name in names_in(spec))
 
 
 def own_names(spec: str) -> list[str]:
-    """A user's own augmentations in a composition.
-
-    >>> own_names("conv|my_module:gamma+overlay_drift:12")
-    ['my_module:gamma']
-    """
-    return [name for name in _names(spec) if is_import_path(split_number(name)[0])]
+    """A user's own augmentations in a composition."""
+    return [name for name in names_in(spec) if is_import_path(split_number(name)[0])]
 
 
 def split_number(name: str) -> tuple[str, dict[str, Any]]:
@@ -126,16 +107,6 @@ def check_drift(
         )
 
 
-def drifts(spec: str) -> list[int]:
-    """The drift of each `overlay_drift` in a composition.
-
-    >>> drifts("conv|overlay_drift:12|overlay_drift")
-    [12, 6]
-    """
-    named = map(split_number, _names(spec))
-    return [number.get("drift", DRIFT) for name, number in named if name == "overlay_drift"]
-
-
 def _split(spec: str) -> tuple[tuple[str, ...], ...]:
     """The ways and their names, as `parse_augmentation` gives them, not checked."""
     return tuple(
@@ -143,7 +114,8 @@ def _split(spec: str) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _names(spec: str) -> list[str]:
+def names_in(spec: str) -> list[str]:
+    """The names of a composition, not checked."""
     return [name for way in _split(spec) for name in way]
 
 
@@ -173,9 +145,6 @@ def own_modules(values: dict[str, Any]) -> list[str]:
     return named + own_names(texts["augment"])
 
 
-VIEWS = ("clean", "weak", "strong")
-
-
 def find_method(name: str) -> Method:
     """The method of a name, or a user's own, `module:name`."""
     if name in METHODS:
@@ -188,15 +157,13 @@ def find_method(name: str) -> Method:
         raise UserError(
             f"method {name!r} is {type(found).__name__}; it must be a svea.methods.Method."
         )
-    for row in (found.recipe, found.augmented_recipe):
+    for row in (found.recipe, found.augmented_recipe or found.recipe):
         _check_recipe(name, row)
     return found
 
 
-def _check_recipe(method: str, row: str | Recipe | None) -> None:
+def _check_recipe(method: str, row: str | Recipe) -> None:
     """Refuse a row that does not exist, or one of a user's own that cannot be fed."""
-    if row is None:
-        return
     if not isinstance(row, Recipe):
         if row not in RECIPES:
             raise unknown_name(f"recipe of method {method!r}:", str(row), RECIPES)

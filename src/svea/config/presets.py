@@ -36,9 +36,8 @@ def from_dict(values: dict[str, Any], to_train: bool = True) -> Config:
     return check(build(stored(values)), to_train)
 
 
-def to_dict(config: Config) -> dict[str, Any]:
-    """Nested dictionaries, for config.json."""
-    return dataclasses.asdict(config)
+to_dict: Callable[[Config], dict[str, Any]] = dataclasses.asdict
+"""Nested dictionaries, for config.json."""
 
 
 def build(values: dict[str, Any]) -> Config:

@@ -46,13 +46,10 @@ class Role(enum.Enum):
 class Field(NamedTuple):
     """An option of a configuration."""
 
-    path: str
-    """Its dotted name, such as `sac.learning_rate`."""
-    type: Any
-    """int, float, bool, str, or a Literal."""
+    path: str  # its dotted name, such as `sac.learning_rate`
+    type: Any  # int, float, bool, str, or a Literal
     bounds: Bounds | None
-    role: Role
-    """Its own, or that of the group it is in."""
+    role: Role  # its own, or that of the group it is in
     value: Any
 
 
@@ -210,9 +207,8 @@ class Config:
     device: Annotated[Literal["auto", "cuda", "mps", "cpu"], HOW] = "auto"
     """The device to learn on."""
     precision: Annotated[Literal["auto", "float32", "float32-exact", "bfloat16"], WHAT] = "auto"
-    """auto: bfloat16 on GPUs that multiply it natively, float32 elsewhere, as
-    always on a CPU. On GPUs from Ampere on, float32 multiplies in TF32 (10-bit
-    mantissas), float32-exact never does."""
+    """auto: bfloat16 on GPUs that multiply it natively, float32 elsewhere, as always on a CPU. On
+    GPUs from Ampere on, float32 multiplies in TF32 (10-bit mantissas), float32-exact never does."""
     speed: Annotated[Literal["auto", "eager", "compiled", "captured"], HOW] = "auto"
     """How updates run: as written, compiled (in C on a CPU), or captured in CUDA graphs."""
     deterministic: Annotated[bool, HOW] = False

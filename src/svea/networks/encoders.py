@@ -80,12 +80,8 @@ class CNN(Trunk):
     """3x3 convolutions without padding, ReLU between them and none after the last.
 
     ``CNN()`` is the paper's: 11 layers of 32 filters, the first with stride 2, 84 -> 41 -> ... ->
-    21 pixels, 95,104 parameters, 14,112 features.
-
-    Example:
-        >>> features = CNN()(torch.rand(2, 9, 84, 84))
-        >>> features.shape
-        torch.Size([2, 14112])
+    21 pixels, 95,104 parameters, 14,112 features. ``drqv2`` is DrQ-v2's form: pixels from -0.5 to
+    0.5, and a ReLU after the last layer too.
     """
 
     def __init__(
@@ -97,16 +93,7 @@ class CNN(Trunk):
         strided_layers: int = 1,
         drqv2: bool = False,
     ) -> None:
-        """Build the trunk.
-
-        Args:
-            channels: of the observation: 3 per stacked frame.
-            image_size: height and width of the observation.
-            layers: number of convolutions.
-            filters: of each convolution.
-            strided_layers: how many of the first layers have stride 2.
-            drqv2: DrQ-v2's form: pixels from -0.5 to 0.5, and a ReLU after the last layer too.
-        """
+        """Build the trunk; the first ``strided_layers`` of its layers have stride 2."""
         super().__init__()
         self.drqv2, self.centre = drqv2, 0.5 if drqv2 else 0.0
         steps: list[nn.Module] = []

@@ -24,11 +24,6 @@ class FrameCNN(Trunk):
     robot from that of the background by what moves (SimGRL). ``FrameCNN()`` is SimGRL's: three
     layers of 16 filters for each frame, 84 -> 41 -> 39 -> 37 pixels, then their 48 maps together
     through eight layers of 32: 83,680 parameters, 14,112 features.
-
-    Example:
-        >>> import torch
-        >>> FrameCNN()(torch.rand(2, 9, 84, 84)).shape
-        torch.Size([2, 14112])
     """
 
     drqv2 = False  # no ReLU after the last layer, as in CNN
@@ -42,15 +37,9 @@ class FrameCNN(Trunk):
         strided_layers: int = 1,
         frame_layers: int = 3,
     ) -> None:
-        """Build the trunk; sizes are as in `CNN`.
+        """Build the trunk; sizes are as in `CNN`, and layers are counted over both parts.
 
-        Args:
-            channels: of the observation.
-            image_size: of the observation.
-            layers: of both parts together.
-            filters: of each convolution; those for a single frame have half of them.
-            strided_layers: of both parts together.
-            frame_layers: how many of the first layers see one frame at a time.
+        The first ``frame_layers`` see one frame at a time, with half of the ``filters``.
         """
         super().__init__()
         output_size(image_size, layers, strided_layers)  # else the message would name a part's size
@@ -77,12 +66,6 @@ class HeadCNN(Trunk):
 
     Trunk and head together are the same network as an unsplit trunk: a ReLU stands before each
     convolution, or after each in DrQ-v2's form, where the trunk ends in one.
-
-    Example:
-        >>> import torch
-        >>> shared = CNN(layers=8)  # of the paper's 11
-        >>> HeadCNN(shared.maps, layers=3)(shared(torch.rand(2, 9, 84, 84))).shape
-        torch.Size([2, 14112])
     """
 
     def __init__(self, maps: tuple[int, int, int], layers: int, drqv2: bool = False) -> None:
@@ -141,10 +124,8 @@ class OwnEncoder(Trunk):
         super().__init__()
         channels = COLOURS * FRAMES
         self.input_shape = (channels, image_size, image_size)
-        factory, known = (
-            import_named("encoder", name),
-            {"image_size": image_size, "channels": channels},
-        )
+        factory = import_named("encoder", name)
+        known = {"image_size": image_size, "channels": channels}
         with users_code(f"encoder {name!r} cannot be made:"):
             accepted = inspect.signature(factory).parameters
             self.network = factory(**{key: n for key, n in known.items() if key in accepted})
@@ -180,11 +161,6 @@ class Masker(nn.Module):
     ``Masker()`` is the one of MaDi (Grooten et al., 2024): three 3x3 convolutions at full
     resolution, 10,433 parameters. Frames of a stack are masked one by one, by the same weights.
     84 pixels cost 219 million multiplications per observation, 2.4 times the paper's CNN.
-
-    Example:
-        >>> images = torch.rand(2, 9, 84, 84)
-        >>> Masker()(images).shape, Masker().masks(images).shape
-        (torch.Size([2, 9, 84, 84]), torch.Size([2, 3, 84, 84]))
     """
 
     def __init__(self, filters: int = 32) -> None:
@@ -218,21 +194,10 @@ class AttributionDecoder(nn.Module):
 
     A quarter of the size first, doubled twice; PyTorch's own initialisation, as in the reference.
     With 100 features, 6 actions and 84 pixels it has 1,625,961 parameters.
-
-    Example:
-        >>> import torch
-        >>> AttributionDecoder(106)(torch.rand(2, 106)).shape
-        torch.Size([2, 9, 84, 84])
     """
 
     def __init__(self, inputs: int, channels: int = 9, image_size: int = 84) -> None:
-        """Build the network.
-
-        Args:
-            inputs: features and actions together.
-            channels: of the observation.
-            image_size: height and width of the observation.
-        """
+        """Build the network; ``inputs`` counts features and actions together."""
         super().__init__()
         self.side = -(-image_size // 4)
         self.linear = nn.Linear(inputs, MAPS * self.side**2)
@@ -253,12 +218,7 @@ class AttributionDecoder(nn.Module):
 
 
 class DeterministicActor(Branch):
-    """The policy of DDPG: one action per state, with its own projection.
-
-    Example:
-        >>> DeterministicActor(128, actions=6)(torch.rand(2, 128)).shape
-        torch.Size([2, 6])
-    """
+    """The policy of DDPG: one action per state, with its own projection."""
 
     def build(self, actions: int, projection: int, hidden: int) -> None:
         """One network for the actions."""
@@ -270,13 +230,7 @@ class DeterministicActor(Branch):
 
 
 class DiscreteCritic(Branch):
-    """One Q-value for each of several actions.
-
-    Example:
-        >>> import torch
-        >>> DiscreteCritic(128, actions=5)(torch.rand(2, 128)).shape
-        torch.Size([2, 5])
-    """
+    """One Q-value for each of several actions."""
 
     def build(self, actions: int, projection: int, hidden: int) -> None:
         """One network for all actions."""

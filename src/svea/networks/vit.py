@@ -17,10 +17,6 @@ class ViT(Trunk):
 
     ``ViT()`` is the paper's: 96 pixels, 144 patches of 8x8, 4 blocks of 128 dimensions with 8 heads
     and a hidden layer of the same width, 489,600 parameters, and the class token as 128 features.
-
-    Example:
-        >>> ViT()(torch.rand(2, 9, 96, 96)).shape
-        torch.Size([2, 128])
     """
 
     def __init__(
@@ -33,17 +29,7 @@ class ViT(Trunk):
         heads: int = 8,
         mlp_ratio: float = 1.0,
     ) -> None:
-        """Build the trunk.
-
-        Args:
-            channels: of the observation: 3 per stacked frame.
-            image_size: height and width of the observation.
-            patch: height and width of a patch.
-            width: dimensions of a token.
-            depth: number of blocks.
-            heads: of the attention; each has ``width / heads`` dimensions.
-            mlp_ratio: width of a block's hidden layer in units of ``width``.
-        """
+        """Build the trunk; `NetworkOptions` says what the sizes are."""
         super().__init__()
         check_patches(image_size, patch, width, heads)
         self.input_shape = (channels, image_size, image_size)

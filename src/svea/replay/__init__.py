@@ -63,18 +63,10 @@ class Replay:
     ) -> None:
         """Allocate everything now, so that a run that does not fit fails before it starts.
 
-        Args:
-            capacity: in decisions.
-            image_size: height and width of a frame.
-            actions: dimensions of an action.
-            environments: how many write into the buffer.
-            episode_length: in decisions; an episode stores one frame more than it has decisions. If
-                episodes turn out shorter, fewer than ``capacity`` decisions are remembered.
-            device: where frames lie and batches are made.
-            seed: of the sampling.
-            discount: per decision.
-            n_step: decisions between an observation and its successor in a batch, unless the
-                episode or the buffer ends before.
+        ``capacity`` and ``episode_length`` are in decisions. An episode stores one frame more than
+        it has decisions; if episodes turn out shorter, fewer than ``capacity`` are remembered.
+        ``n_step`` decisions lie between an observation and its successor in a batch, unless the
+        episode or the buffer ends before.
         """
         if capacity < 1:
             raise UserError(f"replay capacity is {capacity}; allowed: 1 or more decisions")

@@ -15,6 +15,9 @@ from svea.replay import Replay
 Cursor = tuple[int, int]
 """How many frames and transitions had ever been written."""
 
+RINGS = ("windows", "actions", "rewards", "terminated", "last")
+"""What a buffer holds of every transition on its device."""
+
 
 def cursor(replay: Replay) -> Cursor:
     """Where the buffer is now."""
@@ -31,44 +34,29 @@ def since(replay: Replay, cursor: Cursor) -> dict[str, Tensor]:
     rows = torch.arange(first_row, replay.transitions_seen, device=device) % replay.capacity
     return {
         "frames": replay.frames[slots].cpu(),
-        "windows": replay.windows[rows].cpu(),
         "first_frames": torch.from_numpy(replay.first_frames[rows.cpu().numpy()]),
-        "actions": replay.actions[rows].cpu(),
-        "rewards": replay.rewards[rows].cpu(),
-        "terminated": replay.terminated[rows].cpu(),
-        "last": replay.last[rows].cpu(),
+        **{name: getattr(replay, name)[rows].cpu() for name in RINGS},
         "span": torch.tensor(
             [first_frame, replay.frames_seen, first_row, replay.transitions_seen, replay.slots]
         ),
     }
 
 
-def _frame_numbers(segment: dict[str, Tensor]) -> Tensor:
-    """The number of each frame that a transition points to.
-
-    A window holds slots of the ring it was written in; its first frame's number tells which.
-    """
-    slots, first, windows = segment["span"][-1], segment["first_frames"], segment["windows"]
-    return first[:, None] + (windows - windows[:, :1]) % slots
-
-
 def extend(replay: Replay, segment: dict[str, Tensor]) -> None:
-    """Put back what ``since`` returned; windows are renumbered if this ring is larger.
-
-    Raises:
-        ValueError: It is of a buffer of other shapes.
-    """
-    for name in ("frames", "windows", "actions", "rewards", "terminated", "last"):
+    """Put back what ``since`` returned; windows are renumbered if this ring is larger."""
+    for name in ("frames", *RINGS):
         if segment[name].shape[1:] != getattr(replay, name).shape[1:]:
             raise ValueError(f"{name} in a segment are {list(segment[name].shape)}")
-    first_frame, end_frame, first_row, end_row, _ = segment["span"].tolist()
+    first_frame, end_frame, first_row, end_row, slots = segment["span"].tolist()
     where = torch.arange(first_frame, end_frame) % replay.slots
     replay.frames[where.to(replay.device)] = segment["frames"].to(replay.device)
+    # A window holds slots of the ring it was written in; its first frame's number tells which.
+    first, windows = segment["first_frames"], segment["windows"]
+    numbers = first[:, None] + (windows - windows[:, :1]) % slots
     rows = torch.arange(first_row, end_row) % replay.capacity
-    on_device = rows.to(replay.device)
-    replay.windows[on_device] = (_frame_numbers(segment) % replay.slots).to(replay.device)
-    for name in ("actions", "rewards", "terminated", "last"):
-        getattr(replay, name)[on_device] = segment[name].to(replay.device)
+    for name, values in {**segment, "windows": numbers % replay.slots}.items():
+        if name in RINGS:
+            getattr(replay, name)[rows.to(replay.device)] = values.to(replay.device)
     replay.first_frames[rows.numpy()] = segment["first_frames"].numpy()
     replay.frames_seen, replay.transitions_seen = end_frame, end_row
 
