@@ -13,8 +13,15 @@ import torch
 from svea.config import configure
 from svea.core.errors import NumericsError, UserError
 from svea.runs import log
-from svea.runs.log import Accumulator, Log, Rates
-from svea.training.loggers import WeightsAndBiases, check_loggers, scalars
+from svea.runs.log import (
+    Accumulator,
+    Log,
+    Rates,
+    TensorBoard,
+    WeightsAndBiases,
+    check_loggers,
+    scalars,
+)
 
 CPU = torch.device("cpu")
 
@@ -98,8 +105,6 @@ def test_scalars_of_a_line() -> None:
 
 def test_tensorboard_takes_a_run(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    from svea.training.loggers import TensorBoard
-
     log = Log(tmp_path / "metrics.jsonl", sinks=[TensorBoard(tmp_path, 0)])
     log.write("train", decision=3, critic_loss=0.5)
     log.close()

@@ -11,36 +11,40 @@ import pytest
 from rich.console import Console
 from tiny_runs import tiny
 
+from svea.config import configure
 from svea.core.given import name_task
 from svea.training import display, train
 from svea.training.display import Display, next_commands, run_names
 
+SHORT = {"decisions": 1000, "warmup": 490, "out": "my runs/a"}
+
+
+def display_of(**options: Any) -> Display:
+    """Of a run of walker_walk whose updates are at their speed from decision 500 on."""
+    return Display(configure("walker_walk", **SHORT), **options)
+
 
 def test_without_a_terminal_every_line_has_its_place_and_the_time_left(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    shown = Display("walker", decisions=1000, action_repeat=4, start=100, name="walker s3")
-    with shown.show():
-        shown.evaluation(100, {"train": 5.0}, 1)
-        shown.progress(200)
-        shown.line("12 updates/s")
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("walker s3: decision 100/1,000 (frame 400)  evaluation: train 5.0")
-    assert second.startswith("walker s3: decision 200/1,000 (frame 800)  12 updates/s  ETA ")
-
-
-def test_the_time_left_is_told_by_decisions_at_a_steady_speed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Told by decisions at a steady speed; and a log file is never silent for long."""
     times = [0.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: times[-1])
-    shown = Display("walker", decisions=1000, action_repeat=4, steady=500)
+    shown = display_of(name="walker s3")
+    with shown.show():
+        shown.evaluation(100, {"train": 5.0}, 1)
     for decision, now in ((400, 4.0), (500, 5.0), (600, 15.0)):  # 100 a second, then 10
         times.append(now)
         shown.progress(decision)
-        shown.line("")
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.partition("  ")[2] for line in lines] == ["", "", "ETA 40 s"]
+        shown.line("12 updates/s")
+    shown.progress(600, "evaluating in train")
+    times.append(times[-1] + display.QUIET_SECONDS + 1)
+    shown.progress(600, "evaluating in train")
+    first, *lines, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("walker s3: decision 100/1,000 (frame 400)  evaluation: train 5.0")
+    assert [line.partition("  ")[2] for line in lines] == [*["12 updates/s"] * 2,
+                                                           "12 updates/s  ETA 40 s"]  # fmt: skip
+    assert last.startswith("walker s3: decision 600/1,000 (frame 2,400)  evaluating in train")
 
 
 def test_a_resumed_run_tells_no_time_left_by_its_start_and_the_compiling_of_updates(
@@ -68,15 +72,19 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_terminal_shows_a_panel_and_evaluations_and_the_end_stay(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shown = Display("svea · walker", decisions=1000, action_repeat=4)
+    shown = display_of()
     with shown.show():
         shown.evaluation(500, {"train": 25.6, "color_hard": 8.0}, 6)
         shown.evaluation(1000, {"train": 40.0, "color_hard": 30.0}, 6)
         shown.progress(1000, "saving", {"critic_loss": 0.25, "last_episode": 3.5})
         shown.line("not shown: the panel has it")
-    shown.done(Path("my runs/a"), "walker_walk")
+    shown.done()
     out = capsys.readouterr().out
-    assert "svea · walker" in out and "critic loss 0.25" in out and "saving" in out
+    assert (
+        "svea · walker_walk · svea · seed 0" in out
+        and "critic loss 0.25" in out
+        and "saving" in out
+    )
     assert "not shown" not in out
     lines = [line.rstrip() for line in out.splitlines()]
     stays = "decision 500/1,000 (frame 2,000)  evaluation: train 25.6, color_hard 8.0"
@@ -88,7 +96,7 @@ def test_a_terminal_shows_a_panel_and_evaluations_and_the_end_stay(
 
 def test_rows_of_the_panel_have_lines_of_their_own_and_leave_room_for_the_echo_of_ctrl_c() -> None:
     """A bar as wide as the panel pushed the returns out of sight, an echo tore the panel."""
-    shown = Display("svea · walker", decisions=1000, action_repeat=4)
+    shown = display_of()
     shown.progress(500, values={"return_train": 25.6, "return_color_hard": 8.0, "q_mean": 1.5})
     shown.progress(500, values={"critic_loss": 0.25})
     shown.console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
@@ -99,18 +107,6 @@ def test_rows_of_the_panel_have_lines_of_their_own_and_leave_room_for_the_echo_o
     assert any(set(row) <= set("━╸╺ ") and row for row in rows), "the bar, alone"
     assert "critic loss 0.25" in rows
     assert max(map(len, lines)) <= 60 - len("^C")
-
-
-def test_a_log_file_is_never_silent_for_long(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = Display("walker", decisions=1000, action_repeat=4)
-    shown.progress(0, "evaluating in train: 3 of 30 episodes")
-    assert capsys.readouterr().out == ""
-    monkeypatch.setattr(display, "QUIET_SECONDS", -1.0)
-    shown.progress(0, "evaluating in train: 4 of 30 episodes")
-    shown_now = capsys.readouterr().out.splitlines()
-    assert shown_now == ["decision 0/1,000 (frame 0)  evaluating in train: 4 of 30 episodes"]
 
 
 def test_evaluations_and_the_updates_after_the_warm_up_show_their_progress(
@@ -147,4 +143,4 @@ def test_runs_of_one_process_are_told_apart(
 
 def test_after_training_on_a_function_the_next_command_is_one_that_works() -> None:
     task = name_task(lambda: None)  # type: ignore[arg-type, return-value]
-    assert "`svea.evaluate('my runs/a', modes=" in next_commands(Path("my runs/a"), task)
+    assert "`svea.evaluate('my runs/a', modes=" in next_commands(tiny(Path("my runs/a"), task))

@@ -124,7 +124,8 @@ def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
     from svea.training.display import next_commands
 
     print(f"now SVEA learns {TASK} from pixels on this machine; Ctrl-C saves, a repeat continues")
-    run = train(configure(TASK, seed=seed, out=str(folder), **SETTINGS))
+    config = configure(TASK, seed=seed, out=str(folder), **SETTINGS)
+    run = train(config)
     print(f"evaluating with {EPISODES} episodes each instead of those few, next to random actions")
     with Steps("parts", 3) as steps:
         steps.begin("playing the agent")
@@ -140,4 +141,4 @@ def train_one(folder: Path, page: Path, seed: int, shown: list[Path]) -> None:
     print(f"  SVEA, training colours     {in_train:7.1f}")
     print(f"  SVEA, colours never seen   {in_color_hard:7.1f}")
     print(f"\nopen {page} in a browser, {videos}")
-    print(next_commands(folder, TASK))
+    print(next_commands(config))

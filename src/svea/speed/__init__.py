@@ -7,6 +7,7 @@ its parts on an agent; `Learner` is what the training loop calls.
 from svea.speed.accelerate import accelerate, uncompiled
 from svea.speed.device import (
     EXACT,
+    check_one_arithmetic,
     choose_device,
     choose_precision,
     choose_speed,
@@ -22,6 +23,7 @@ __all__ = [
     "WARM_UP",
     "Learner",
     "accelerate",
+    "check_one_arithmetic",
     "choose_device",
     "choose_precision",
     "choose_speed",

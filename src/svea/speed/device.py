@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 
 import torch
@@ -135,6 +135,15 @@ def explained(cure: str = "") -> Iterator[None]:
 
 
 # The process --------------------------------------------------------------------------------------
+
+
+def check_one_arithmetic(precisions: Iterable[str], on_gpu: Iterable[bool]) -> None:
+    """Refuse agents that would change each other's products: a process has one way on a GPU."""
+    if len({precision == EXACT for precision in precisions}) > 1 and any(on_gpu):
+        raise UserError(
+            f"agents with --precision {EXACT} and with another cannot share a process on a GPU; "
+            "train them one after the other, or evaluate them with --jobs 1"
+        )
 
 
 def prepare(device: torch.device, exact: bool = False) -> None:

@@ -6,7 +6,6 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.console import Group
@@ -17,36 +16,30 @@ from rich.table import Table
 from rich.text import Text
 
 from svea.config import Config, Role, fields
+from svea.config.names import own_modules
 from svea.core.given import fingerprint
 from svea.core.machine import activation
 from svea.core.terminal import console, redrawn, waiting
 from svea.core.words import duration, plural
 
 QUIET_SECONDS = 30.0  # the longest that a log file shows no line while something is done
+SETTLING = 10  # turns in which updates are compiled and captured
 
 
 class Display:
     """Progress of a training run."""
 
-    def __init__(
-        self,
-        title: str,
-        decisions: int,
-        action_repeat: int,
-        start: int = 0,
-        name: str = "",
-        steady: int = 0,
-    ) -> None:
+    def __init__(self, config: Config, start: int = 0, name: str = "") -> None:
         """Show a run; its name stands before its lines where several share a process.
 
-        The time left follows from the decisions from `steady` on: those of the warm-up are
-        faster, and the first of a process wait for updates to be compiled.
+        The time left follows from the decisions after the warm-up, which are slower, and after the
+        first of the process, which wait for updates to be compiled.
         """
-        self.title, self.decisions, self.action_repeat = title, decisions, action_repeat
-        self.name, self._prefix = name, f"{name}: " if name else ""
+        self.config, self.name, self.decision = config, name, start
+        self._prefix = f"{name}: " if name else ""
         self.console = console()
         self.values: dict[str, Any] = {}
-        self.decision, self._steady = start, steady
+        self._steady = max(start, config.warmup) + SETTLING * config.envs
         self._first: int | None = None  # of the decisions that tell the time left
         self._began = self._last_line = time.monotonic()
         self._live: Live | None = None
@@ -80,38 +73,34 @@ class Display:
         if self._live is None and time.monotonic() - self._last_line > QUIET_SECONDS:
             self.line(doing)
 
-    def line(self, text: str) -> None:
-        """Print a progress line where there is no panel."""
-        if self._live is None:
-            self.stay(text)
-
-    def stay(self, text: str) -> None:
-        """Print a line that stays, above the panel if there is one."""
-        self.say("  ".join(filter(None, (self._where(), text, self._eta()))))
+    def line(self, text: str, stays: bool = False) -> None:
+        """Print how far the run is: where there is a panel, above it if the line `stays`."""
+        if stays or self._live is None:
+            self.say("  ".join(filter(None, (self._where(), text, self._eta()))))
 
     def evaluation(self, decision: int, means: dict[str, float], episodes: int) -> None:
         """The mean returns of an evaluation, by mode, and of how many episodes: it stays."""
         self.progress(decision, values={f"return_{mode}": mean for mode, mean in means.items()})
         shown = ", ".join(f"{mode} {mean:.1f}" for mode, mean in means.items())
         self._returns = f"{shown} ({plural(episodes, 'episode')} each)"
-        self.stay(f"evaluation: {self._returns}")
+        self.line(f"evaluation: {self._returns}", stays=True)
 
-    def done(self, folder: Path, task: str, own: Sequence[str] = ()) -> None:
+    def done(self) -> None:
         """The last lines of a run: its returns, and what to type next."""
         returns = f"; last returns: {self._returns}" if self._returns else ""
-        said = f"done: {self.decision:,} decisions in {folder}{returns}"
-        self.say(f"{said}\n{next_commands(folder, task, own)}")
+        said = f"done: {self.decision:,} decisions in {self.config.folder}{returns}"
+        self.say(f"{said}\n{next_commands(self.config)}")
 
     def _where(self) -> str:
-        frames = self.decision * self.action_repeat
-        return f"decision {self.decision:,}/{self.decisions:,} (frame {frames:,})"
+        frames = self.decision * self.config.action_repeat
+        return f"decision {self.decision:,}/{self.config.decisions:,} (frame {frames:,})"
 
     def _eta(self) -> str:
         if self._first is None or self.decision <= self._first:
             return ""
         done = self.decision - self._first
-        left = (self.decisions - self.decision) * (time.monotonic() - self._began) / done
-        return f"ETA {duration(left)}"
+        each = (time.monotonic() - self._began) / done
+        return f"ETA {duration((self.config.decisions - self.decision) * each)}"
 
     def __rich__(self) -> Panel:
         """The panel."""
@@ -125,24 +114,24 @@ class Display:
             table.add_row(*cells)
         head = Text(f"{self._where()}   {self._eta()}   {self._doing}")
         bar = Table.grid(expand=True)  # a bar alone does not end its line: the next row was cut off
-        bar.add_row(ProgressBar(total=self.decisions, completed=self.decision))
+        bar.add_row(ProgressBar(total=self.config.decisions, completed=self.decision))
         # Not the whole width: what the terminal shows for Ctrl-C would begin a line of its own, and
         # the panel be drawn over from one line too low.
         wide, framed = self.console.width - 4, Group(head, bar, table)
-        return Panel(framed, title=self.title, title_align="left", width=wide)
+        title = f"svea · {self.config.task} · {self.config.method} · seed {self.config.seed}"
+        return Panel(framed, title=title, title_align="left", width=wide)
 
 
-def next_commands(folder: Path, task: str, own: Sequence[str] = ()) -> str:
-    """What one does with a finished run, as commands.
+def next_commands(config: Config) -> str:
+    """What one does with a finished run, as commands, which trust what is the user's own.
 
-    A task that was given as a function is played in from Python alone. The commands have to trust
-    what is the user's `own`.
+    A task that was given as a function is played in from Python alone.
     """
-    run = shlex.quote(str(folder))
-    if fingerprint(task) is not None:
-        here = f"`svea.evaluate({str(folder)!r}, modes=['train', 'picture_colors'])`"
+    run = shlex.quote(str(config.folder))
+    if fingerprint(config.task) is not None:
+        here = f"`svea.evaluate({str(config.folder)!r}, modes=['train', 'picture_colors'])`"
         return f"next: in Python {here}; then {activation()}`svea report {run}`"
-    trust = " --trust" if own else ""
+    trust = " --trust" if own_modules(vars(config)) else ""
     verbs = (f"eval {run}{trust}", f"report {run}", f"watch {run}{trust}")
     return f"next: {activation()}" + ", ".join(f"`svea {verb}`" for verb in verbs)
 

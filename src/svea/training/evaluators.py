@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -33,7 +34,7 @@ class Evaluators:
         on_incident: Callable[[dict[str, Any]], None],
         device: torch.device,
     ) -> None:
-        """Start nothing yet; the processes end with the stack."""
+        """The processes, which `start` or the first evaluation starts, end with the stack."""
         self._config, self._on_incident, self._device = config, on_incident, device
         self._sets: dict[str, Workers] = {}
         self.modes = config.eval_modes
@@ -50,12 +51,10 @@ class Evaluators:
 
         If it has to stop it raises `Interrupted`.
         """
-        config, ended = self._config, 0
+        config, ended = self._config, itertools.count(1)
 
         def count(_: EpisodeResult) -> None:
-            nonlocal ended
-            ended += 1
-            show(f"evaluating in {mode}: {ended} of {config.eval_episodes} episodes")
+            show(f"evaluating in {mode}: {next(ended)} of {config.eval_episodes} episodes")
 
         show(f"evaluating in {mode}")
         self._close(keep=(*self.modes[:KEPT], mode))
@@ -91,14 +90,11 @@ class Evaluators:
         if mode not in self._sets:
             config = self._config
             count = parallel_environments(config.eval_envs, config.eval_episodes)
-            workers = Workers(
-                [config.environment_in(mode)] * count,
-                self._on_incident,
-                environments_per_process(config.task, self._device.type),
-                step_timeout=config.step_timeout,
-                wait=False,
+            together = environments_per_process(config.task, self._device.type)
+            environments = [config.environment_in(mode)] * count
+            self._sets[mode] = Workers(
+                environments, self._on_incident, together, config.step_timeout, wait=False
             )
-            self._sets[mode] = workers
         return self._sets[mode]
 
 

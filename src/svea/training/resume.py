@@ -47,10 +47,9 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     that holds something else, or a run with another configuration, is refused.
     """
     folder = files.output_folder(config.folder)
-    is_run = (folder / layout.CONFIG).exists()
     unfinished = f".{layout.CONFIG}.*{files.PARTIAL}"  # of a run that was killed as it began
-    others = (path for path in folder.glob("*") if not path.match(unfinished))
-    if not is_run and folder.exists() and any(others):
+    others = [path for path in folder.glob("*") if not path.match(unfinished)]
+    if others and not (folder / layout.CONFIG).exists():
         raise UserError(f"{folder} is not empty and not a run; name another --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +66,8 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     stored = read_config(folder) if saved else {}
     if saved:  # without a checkpoint there is nothing yet that other options could contradict
         _check_same_run(config, stored, saved)
-    about: dict[str, Any] = {"svea_version": __version__, "command": command_line()}
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    about: dict[str, Any] = {"svea_version": __version__, "command": command}
     if function := given.fingerprint(config.task):
         about["function"] = {"name": config.task, "sha256": function}
     about |= {name: stored[name] for name in ("pictures", "made_with") if name in stored}
@@ -100,18 +100,18 @@ def _check_same_run(config: Config, stored: dict[str, Any], saved: checkpoint.Ch
             f"{folder} holds a run of another {config.task}: the source of that function, "
             "or of what it uses, has changed. Give another out, or the function as it was"
         )
+    where = f"the run in {folder} is at decision {saved.decision:,}"
     if saved.decision > config.decisions:
         raise UserError(
-            f"decisions is {config.decisions:,}, but the run in {folder} is already "
-            f"at {saved.decision:,}; give at least that many, or another --out"
+            f"{where}; decisions is {config.decisions:,}. Give at least as many, or another --out"
         )
     with _fitting(folder, saved):
         schema.check(saved.state, schema.STATE, layout.STATE)
     if _has_no_replay(saved) and not is_finished(config, saved):
         raise UserError(
-            f"the run in {folder} stands at decision {saved.decision:,} and was saved without its "
-            "replay (--no-save-replay), so it cannot be continued; its agent can be used. To "
-            "train it from the beginning, remove the folder or name another --out"
+            f"{where} and was saved without its replay (--no-save-replay), so it cannot be "
+            "continued; its agent can be used. To train it from the beginning, remove the folder "
+            "or name another --out"
         )
 
 
@@ -139,11 +139,6 @@ def is_finished(config: Config, saved: checkpoint.Checkpoint) -> bool:
     """Whether nothing is left to do: the last decision is made, and evaluated."""
     is_evaluated = saved.state["next_evaluation"] > saved.decision
     return saved.decision >= config.decisions and bool(is_evaluated)
-
-
-def command_line() -> str:
-    """The command that started this process, as one would type it."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 # What draws and simulates, and what is mixed in ---------------------------------------------------
@@ -200,8 +195,7 @@ def _same_pictures(folder: Path, before: Any, now: dict[str, Any]) -> Any:
         return before or now
     cure = "Name the same with --overlay-dir, --data-dir or SVEA_DATA to continue it"
     if before.get("side") != now["side"]:
-        cure = f"This version holds pictures at {now['side']} px: continue the run with the "
-        cure += "version that started it"
+        cure = "Continue it with the version of svea that started it, which holds them at that size"
     was, found = (
         f"{one.get('count')} pictures of {one.get('source')} at {one.get('side')} px "
         f"(sha256 {str(one.get('sha256'))[:8]}…)"
@@ -257,16 +251,15 @@ def take_over(run: Trainer, saved: checkpoint.Checkpoint) -> None:
 def _take_over_counters(run: Trainer, saved: checkpoint.Checkpoint) -> None:
     """What counts or draws, but for tensors; options of the run may have changed since."""
     state = saved.state
-    run.decision, run.updates = saved.decision, state["updates"]
-    run.owed_updates = state["owed_updates"]
-    run.next_evaluation = state["next_evaluation"]
+    run.decision, run.segments = saved.decision, saved.segments
+    for name in ("updates", "owed_updates", "next_evaluation", "log_offset"):
+        setattr(run, name, state[name])
+    run.seconds_before = state["seconds"]
     # The run's end may have moved, or evaluations may have been switched off.
     if run.next_evaluation > run.decision or not run.config.eval_every:
         run.plan_evaluation()
     run.next_save = min(state["next_save"], run.next_multiple(run.config.save_every))
     run.next_log = min(state["next_log"], run.next_multiple(run.config.log_every))
-    run.log_offset, run.segments = state["log_offset"], saved.segments
-    run.seconds_before = state["seconds"]
     run.random.bit_generator.state = state["random"]
     run.losses.load_state(state["figures"], run.device)
 

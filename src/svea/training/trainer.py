@@ -19,7 +19,6 @@ from svea import speed
 from svea.agents import learning, make_agent, make_replay
 from svea.augment.registry import try_out
 from svea.config import Config, milestones, seconds
-from svea.config.names import own_modules
 from svea.core import process
 from svea.core.errors import LARGEST, Stopped
 from svea.core.seeds import TRAINING, episode_seed, seed_for
@@ -28,15 +27,13 @@ from svea.envs.workers.pool import Step, Workers, environments_per_process, prin
 from svea.evaluation.play import Interrupted
 from svea.runs import checkpoint, layout
 from svea.runs.load import read_config, write_export
-from svea.runs.log import Accumulator, Log, Rates
+from svea.runs.log import Accumulator, Log, Rates, loggers
 from svea.runs.records import record_incident
 from svea.training import preflight, resume
 from svea.training.display import Display
 from svea.training.evaluators import Evaluators, target_variance
-from svea.training.loggers import loggers
 
 NEVER = 2**62  # a decision that no run reaches
-SETTLING = 10  # turns in which updates are compiled and captured
 
 
 class Interrupt:
@@ -99,20 +96,13 @@ class Trainer:
         The checkpoint is the one to continue from, the others are as in `training.open_trainer`.
         """
         self.config, self.folder = config, config.folder
+        self.interrupt, self._stack, self._saved = interrupt, stack, saved
+        self._runs_in_process, self._learn_only = runs_in_process, learn_only
         self.started = time.monotonic()
         self.device = speed.choose_device(config.device)
         self.precision = speed.choose_precision(config.precision, self.device)
         self.speed = speed.choose_speed(config.speed, self.device)
-        self.interrupt = interrupt
-        start = saved.decision if saved else 0
-        self.display = Display(
-            f"svea · {config.task} · {config.method} · seed {config.seed}",
-            config.decisions,
-            config.action_repeat,
-            start,
-            name,
-            steady=max(start, config.warmup) + SETTLING * config.envs,
-        )
+        self.display = Display(config, saved.decision if saved else 0, name)
         self.environments = stack.enter_context(
             Workers(
                 [config.environment] * config.envs,
@@ -125,8 +115,6 @@ class Trainer:
         self.evaluators = Evaluators(config, stack, self.record_incident, self.device)
         if config.eval_first and config.eval_every and not (saved or learn_only):
             self.evaluators.start()  # the run begins with an evaluation
-        self._stack, self._saved = stack, saved
-        self._runs_in_process, self._learn_only = runs_in_process, learn_only
 
     def begin(self) -> None:
         """Check memory and disk, wait for the environments, and resume if there is a checkpoint."""
@@ -144,7 +132,7 @@ class Trainer:
         if self._learn_only:
             self.next_evaluation = self.next_export = self.next_save = NEVER
         self.rates = Rates(self.updates, self.decision)
-        sinks = [*loggers(self.config, self.decision)]
+        sinks = loggers(self.config, self.decision)
         self.log = Log(self.folder / layout.METRICS, self.log_offset, sinks)
         self._stack.callback(self.log.close)
 
@@ -189,13 +177,6 @@ class Trainer:
             self.replay.begin(index, self.environments.observations[index, -3:])
 
     # The loop --------------------------------------------------------------------------------
-
-    def run(self) -> None:
-        """Train until the last decision, the time limit, or an interrupt; save in any case."""
-        with self.display.show():
-            for _ in self.turns():
-                pass
-        self.report_end()
 
     def turns(self) -> Iterator[None]:
         """The run, a turn at a time: between turns other runs can have theirs."""
@@ -287,8 +268,7 @@ class Trainer:
                 self.replay.begin(index, self.environments.observations[index, -3:])
         self.replay.flush()  # now, while a GPU still works on updates that were started before
         if before < self.config.warmup <= self.decision:
-            # The decision that follows makes its own.
-            self.owed_updates = self.config.warmup - 1
+            self.owed_updates = self.config.warmup - 1  # the decision that follows makes its own
 
     def _log_episode(self, index: int, step: Step) -> None:
         """One line for an episode that ended."""
@@ -326,15 +306,13 @@ class Trainer:
             return
         self.next_log = self.next_multiple(self.config.log_every)
         rates = self.rates.take(self.updates, self.decision)
-        losses = self.losses.take()
+        losses, rate = self.losses.take(), rates["updates_per_second"]
         if losses:
             self.write_log("train", **losses, **rates)
-        updates_per_second = rates["updates_per_second"]
-        shown = losses | {"updates_per_second": updates_per_second}
-        self.display.progress(self.decision, values=shown)
+        self.display.progress(self.decision, values=losses | {"updates_per_second": rate})
         listed = [f"{name} {value:.3g}" for name, value in losses.items()]
-        rate = f"{updates_per_second:.1f} updates/s" if self.updates else "warming up"
-        self.display.line("  ".join([rate, *listed]))
+        first = f"{rate:.1f} updates/s" if self.updates else "warming up"
+        self.display.line("  ".join([first, *listed]))
 
     def must_stop(self) -> bool:
         """Whether a signal came or the time is up."""
@@ -343,11 +321,10 @@ class Trainer:
     def report_end(self) -> None:
         """The last line: done, out of time, or interrupted."""
         if self.decision >= self.config.decisions and self.next_evaluation > self.decision:
-            self.display.done(self.folder, self.config.task, own_modules(vars(self.config)))
+            self.display.done()
             return
-        then = "the same command continues"
-        if not self.config.save_replay:
-            then = "without its replay it cannot be continued"
+        lost = "without its replay it cannot be continued"
+        then = "the same command continues" if self.config.save_replay else lost
         where = f"saved at decision {self.decision:,} in {self.folder}; {then}"
         if self.interrupt.signal_number is not None:
             raise Stopped(self.interrupt.signal_number, where)
@@ -374,21 +351,19 @@ class Trainer:
             self.agent.decision = self.decision
             folder = layout.export_folder(self.folder, self.next_export)
             write_export(folder, self.agent, read_config(self.folder))
-            self.display.stay(f"the agent is kept in {folder}")
+            self.display.line(f"the agent is kept in {folder}", stays=True)
             self.next_export = min((m for m in self._exports if m > self.decision), default=NEVER)
 
     def _plan_exports(self) -> None:
         """The exports to come; one that a resumed run has passed cannot be made any more."""
         moments = milestones(self.config.export_at)
         left = [m for m in moments if not layout.is_export(layout.export_folder(self.folder, m))]
-        self._exports = [
-            m for m in moments if m > self.decision or (m == self.decision and m in left)
-        ]
-        self.next_export = min(self._exports, default=NEVER)
         for passed in (m for m in left if m < self.decision):
             self.display.say(
                 f"warning: the run is past decision {passed:,}, so export_at cannot keep its agent"
             )
+        self._exports = [m for m in moments if m > self.decision or m in left]
+        self.next_export = min((m for m in self._exports if m >= self.decision), default=NEVER)
 
     @property
     def seconds(self) -> float:
@@ -410,11 +385,10 @@ class Trainer:
 
     def plan_evaluation(self) -> None:
         """The next evaluation comes at a multiple of eval_every, or at the run's end; or never."""
-        if not self.config.eval_every:
-            self.next_evaluation = self.decision + LARGEST
-            return
-        regular = self.next_multiple(self.config.eval_every)
-        self.next_evaluation = min(regular, max(self.config.decisions, self.decision + 1))
+        self.next_evaluation = self.decision + LARGEST
+        if every := self.config.eval_every:
+            end = max(self.config.decisions, self.decision + 1)
+            self.next_evaluation = min(self.next_multiple(every), end)
 
     def next_multiple(self, interval: int) -> int:
         """The next decision that is a multiple of an interval."""
