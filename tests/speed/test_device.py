@@ -15,10 +15,9 @@ def test_an_absent_device_is_an_error_that_names_the_present_ones(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert device.choose_device("auto") == device.choose_device("cpu") == CPU
-    with pytest.raises(UserError, match="device cuda is not available; allowed here: auto, cpu"):
-        device.choose_device("cuda")
-    with pytest.raises(UserError, match="device gpu is not available"):
-        device.choose_device("gpu")
+    for absent in ("cuda", "gpu"):
+        with pytest.raises(UserError, match=f"{absent}.*auto, cpu"):
+            device.choose_device(absent)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert device.choose_device("auto").type == "cuda"
 
@@ -36,40 +35,36 @@ def test_precision_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_context_is_autocast_only_below_float32() -> None:
-    with device.precision_context(CPU, torch.float32):
-        assert not torch.is_autocast_enabled("cpu")
-    with device.precision_context(CPU, torch.bfloat16):
-        assert torch.is_autocast_enabled("cpu")
-        assert torch.get_autocast_dtype("cpu") == torch.bfloat16
+    for precision in (torch.float32, torch.bfloat16):
+        with device.precision_context(CPU, precision):
+            assert torch.is_autocast_enabled("cpu") == (precision == torch.bfloat16)
+            assert torch.get_autocast_dtype("cpu") == torch.bfloat16
 
 
 def test_speeds_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = torch.device("cuda")
     monkeypatch.setattr(device, "missing_for_compiling", lambda _: "")
-    assert device.choose_speed("auto", CPU) == "compiled"
-    assert device.choose_speed("auto", torch.device("mps")) == "eager"
-    assert device.choose_speed("auto", gpu) == "captured"
+    for place, best in (("cpu", "compiled"), ("mps", "eager"), ("cuda", "captured")):
+        assert device.choose_speed("auto", torch.device(place)) == best
     assert device.choose_speed("compiled", CPU) == "compiled"
-    with pytest.raises(UserError, match=r"no CUDA graphs; allowed here: auto, eager, compiled"):
-        device.choose_speed("captured", CPU)
-    with pytest.raises(UserError, match="unknown speed 'fast'"):
-        device.choose_speed("fast", CPU)
+    for wrong in ("captured", "fast"):
+        with pytest.raises(UserError, match=wrong):
+            device.choose_speed(wrong, CPU)
     monkeypatch.setattr(device, "missing_for_compiling", lambda _: "there is no Triton")
-    with pytest.raises(UserError, match=r"does not work here: there is no Triton.*--speed eager"):
+    with pytest.raises(UserError, match=r"there is no Triton.*--speed eager"):
         device.choose_speed("compiled", gpu)
     with pytest.warns(UserWarning, match="uncompiled.*Triton"):
         assert device.choose_speed("auto", gpu) == "eager"
 
 
 def test_only_what_can_repeat_promises_it() -> None:
-    with pytest.raises(UserError, match="device mps cannot promise it; allowed with --device cuda"):
+    with pytest.raises(UserError, match="mps"):
         device.repeat_exactly(torch.device("mps"))
     assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_a_gpu_that_is_full_or_fails_is_explained() -> None:
-    full = r"memory is full: no room\. Use a smaller --batch-size"
-    with pytest.raises(UserError, match=full), device.explained():
+    with pytest.raises(UserError, match=r"no room.*--batch-size"), device.explained():
         raise torch.OutOfMemoryError("no room.\nmany details")
     with pytest.raises(DeviceError, match="the GPU failed") as caught, device.explained():
         raise torch.AcceleratorError("illegal address")

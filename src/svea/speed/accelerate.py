@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16) -> None:
     """Put fast versions of its parts on an agent; with ``eager`` it stays as it was written.
 
-    On a CPU these are kernels in C, which are compiled in a second. torch.compile is left alone
-    there: it takes most of a minute and gains next to nothing, because it calls the same library
-    (docs/notes/speed.md). Elsewhere torch compiles networks and augmentations, and on an NVIDIA GPU
-    our own kernels take the place of some, a few of them only where ``precision`` is bfloat16.
-    Nothing that other agents use is touched.
+    On a CPU these are kernels in C, compiled in a second; torch.compile takes most of a minute
+    there and gains next to nothing (docs/notes/speed.md). Elsewhere torch compiles networks and
+    augmentations, and on an NVIDIA GPU our own kernels take the place of some, a few of them only
+    where ``precision`` is bfloat16. Nothing that other agents use is touched.
     """
     if speed == "eager":
         return
@@ -45,7 +44,7 @@ def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16
     )
     if isinstance(maker.strong, Augmentation):  # in a chain, each checks what the others made
         maker.strong = replace(maker.strong, of_bytes=True)
-    kernels = wing() if device.type in ("cpu", "cuda") else None
+    kernels = wing(device)
     if device.type == "cuda" and kernels is None:
         warnings.warn(f"updates take longer: {NO_KERNELS}", stacklevel=2)
     if device.type != "cpu":
@@ -56,8 +55,7 @@ def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16
 
 
 OF_SPECTRA = ("spectrum", "amplitude_mix")
-"""Fourier transforms, for whose complex numbers torch.compile makes no code: it would warn, and
-call what is called without it."""
+"""Fourier transforms: for complex numbers torch.compile makes no code, it warns and gives up."""
 
 
 def fast_augmentation(augment: Augmentation, device: torch.device) -> Augmentation:
@@ -73,7 +71,7 @@ def fast_augmentation(augment: Augmentation, device: torch.device) -> Augmentati
 
 def with_kernels(augment: Augmentation, device: torch.device) -> Augmentation:
     """The augmentation with our own kernel for a device, where there is one."""
-    kernels = wing() if device.type in ("cpu", "cuda") else None
+    kernels = wing(device)
     return kernels.fast_augmentation(augment, device) if kernels else augment
 
 
@@ -121,7 +119,7 @@ def put_channels_last(network: nn.Module) -> None:
 
 def compute_in_c(networks: Iterable[nn.Module]) -> None:
     """Let kernels in C compute networks on a CPU, where they fit."""
-    if kernels := wing():
+    if kernels := wing(torch.device("cpu")):
         kernels.compute(networks)
 
 

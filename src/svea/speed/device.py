@@ -23,8 +23,10 @@ PRECISIONS = ("auto", "float32", EXACT, "bfloat16")
 NO_KERNELS = "svea.kernels, the kernels in C and CUDA, is not there; install svea again to have it"
 
 
-def wing() -> ModuleType | None:
-    """Our own kernels, or none where their folder is missing; nothing else imports them."""
+def wing(device: torch.device) -> ModuleType | None:
+    """Our own kernels for a device, or none where their folder is missing; their one importer."""
+    if device.type not in ("cpu", "cuda"):
+        return None
     try:
         from svea import kernels
     except ImportError:
@@ -86,7 +88,7 @@ def choose_speed(name: str, device: torch.device) -> str:
 def missing_for_compiling(device: torch.device) -> str:
     """What is missing to compile updates for a device, as half a sentence; empty if nothing is."""
     if device.type == "cpu":
-        kernels = wing()
+        kernels = wing(device)
         return kernels.missing_for_compiling() if kernels else NO_KERNELS
     if device.type == "cuda":
         from torch.utils._triton import has_triton
@@ -108,7 +110,7 @@ def repeat_exactly(device: torch.device) -> None:
         )
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read before its first product
     torch.backends.cudnn.benchmark = False  # the fastest kernel of a trial may be another next time
-    # nothing reads it before it is written
+    # Nothing reads memory before it is written.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.use_deterministic_algorithms(True)
 
@@ -183,13 +185,11 @@ def keep_freed_memory() -> None:
     By default glibc gives large blocks back at once, and every update pays for fresh pages: about
     a sixth of its time at 40 pixels and batch 128, in noisy runs.
     """
-    if sys.platform != "linux":
-        return
-    trim_threshold, map_threshold = -1, -3  # <malloc.h>
-    with contextlib.suppress(AttributeError):  # not glibc
-        library = ctypes.CDLL(None)
-        library.mallopt(map_threshold, 1 << 29)
-        library.mallopt(trim_threshold, (1 << 31) - 1)
+    if sys.platform == "linux":
+        trim_threshold, map_threshold = -1, -3  # <malloc.h>
+        with contextlib.suppress(AttributeError):  # not glibc
+            ctypes.CDLL(None).mallopt(map_threshold, 1 << 29)
+            ctypes.CDLL(None).mallopt(trim_threshold, (1 << 31) - 1)
 
 
 def leave_a_core() -> None:
@@ -206,10 +206,9 @@ def leave_a_core() -> None:
 def sharing_cores(device: torch.device, agents: int) -> Iterator[None]:
     """Let agents that act at once share the cores where the CPU computes, and undo it at the end.
 
-    Each acts in a thread of its own, and torch starts threads for each of those. They never take
-    the last core: torch's threads spin between two batches, when the environments step, and wait
-    for the slowest. On 2 busy cores evaluations took four times as long with two threads as with
-    one (docs/evaluation.md). OMP_NUM_THREADS, or fewer threads that were set in torch, stay.
+    Each has a thread, for which torch starts more. The last core is left to the environments: on 2
+    busy ones evaluations took four times as long with two threads as with one
+    (docs/evaluation.md). OMP_NUM_THREADS, or fewer threads that were set in torch, stay.
     """
     before = torch.get_num_threads()
     if device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:

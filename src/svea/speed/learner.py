@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,17 +49,10 @@ class Learner:
         deterministic: bool = False,
         say: Callable[[str], None] = lambda message: None,
     ) -> None:
-        """Prepare the agent for a way of updating.
+        """Prepare the agent for a way of updating, ``speed`` as `choose_speed` resolved it.
 
-        Args:
-            agent: what learns.
-            replay: what it learns from.
-            batch_size: transitions per update.
-            precision: of the networks' arithmetic.
-            exact: no TF32 in float32, on a GPU; holds for the whole process.
-            speed: ``eager``, ``compiled`` or ``captured``, as `choose_speed` resolved it.
-            deterministic: the same bits every time, also on a GPU.
-            say: called with a line when something takes long.
+        ``exact`` is no TF32 in float32 on a GPU, for the whole process; ``deterministic`` the same
+        bits every time, also there. ``say`` is called with a line when something takes long.
         """
         self.agent, self.replay, self.batch_size = agent, replay, batch_size
         self.precision, self.speed, self._say = precision, speed, say
@@ -70,11 +63,11 @@ class Learner:
             repeat_exactly(agent.device)
         accelerate(agent, speed, precision)
         if speed == "captured":
-            agent.overlap = SideStream()
+            agent.overlap = beside
         # The networks that kernels keep copies of.
         forwards = [network.forward for network in agent.networks.values()]
         self._heads: list[Any] = [f for f in forwards if hasattr(f, "check_copies")]
-        if speed == "captured" and (kernels := wing()):
+        if speed == "captured" and (kernels := wing(agent.device)):
             kernels.sample(replay)
 
     def step(self, decision: int) -> Losses:
@@ -85,20 +78,20 @@ class Learner:
         if seen == 1 and self.speed != "eager" and self.agent.device.type != "cpu":
             self._say("compiling an update (kept in a cache for later runs)")
         if self.speed != "captured" or seen <= WARM_UP:
-            return self._update(self.sample_for(phase), phase)
+            return self.update(self.sample_for(phase), phase)
         for head in self._heads:  # a graph does not ask whether a state was loaded meanwhile
             head.refresh()
         if phase not in self._graphs:
             for head in self._heads:
                 head.check_copies()
-            self._graphs[phase] = self._capture(phase)
+            pool = next((graph.pool for graph in self._graphs.values()), None)
+            self._graphs[phase] = CapturedUpdate(self, phase, pool)
         return self._graphs[phase].replay()
 
-    def _update(self, batches: Batches, phase: Phase) -> Losses:
+    def update(self, batches: Batches, phase: Phase) -> Losses:
         """The agent's update in the chosen precision."""
-        batch, auxiliary_batch = batches
         with self.context():
-            return self.agent.update(batch, phase, auxiliary_batch)
+            return self.agent.update(batches[0], phase, batches[1])
 
     def sample(self) -> Batch:
         """A batch on the agent's device."""
@@ -106,26 +99,13 @@ class Learner:
 
     def sample_for(self, phase: Phase) -> Batches:
         """The batches of an update: the agent's, and the auxiliary task's if it wants its own."""
-        batch, auxiliary = self.sample(), self.agent.auxiliary
-        if auxiliary is None or not phase.auxiliary or not auxiliary.batch_size:
-            return batch, None
-        return batch, self.replay.sample(auxiliary.batch_size).to(self.agent.device)
+        batch, task = self.sample(), self.agent.auxiliary
+        count = task.batch_size if task is not None and phase.auxiliary else 0
+        return batch, self.replay.sample(count).to(self.agent.device) if count else None
 
     def context(self) -> contextlib.AbstractContextManager[object]:
         """The context in which updates are computed: the chosen precision."""
         return precision_context(self.agent.device, self.precision)
-
-    def _capture(self, phase: Phase) -> CapturedUpdate:
-        """An update as a CUDA graph; its sampling too if the replay is on the same device."""
-        inside = self.replay.device == self.agent.device
-        generators = {self.agent.generator} | ({self.replay.generator} if inside else set())
-        return CapturedUpdate(
-            lambda: self.sample_for(phase),
-            lambda batches: self._update(batches, phase),
-            generators,
-            sample_inside=inside,
-            pool=next((graph.pool for graph in self._graphs.values()), None),
-        )
 
 
 # CUDA graphs and streams --------------------------------------------------------------------------
@@ -134,38 +114,24 @@ class Learner:
 class CapturedUpdate:
     """One kind of update as a CUDA graph, its sampling included where the replay is on the GPU."""
 
-    def __init__(
-        self,
-        sample: Callable[[], Batches],
-        update: Callable[[Batches], Losses],
-        generators: Iterable[torch.Generator],
-        *,
-        sample_inside: bool,
-        pool: Any = None,
-    ) -> None:
-        """Record an update; the networks stay as they are.
-
-        The graph draws from ``generators``; batches are sampled inside it, or copied into it, and
-        ``pool`` is another graph's memory, to be shared.
-        """
-        self._sample = sample
-        self._batches = None if sample_inside else sample()
+    def __init__(self, learner: Learner, phase: Phase, pool: Any = None) -> None:
+        """Record an update; nothing is computed. The pool is a graph's memory, to be shared."""
+        agent, replay = learner.agent, learner.replay
+        inside = replay.device == agent.device
+        self._sample = partial(learner.sample_for, phase)
+        self._batches = None if inside else self._sample()
         self._graph = torch.cuda.CUDAGraph()
-        for generator in generators:
+        for generator in {agent.generator} | ({replay.generator} if inside else set()):
             self._graph.register_generator_state(generator)
         with (
             without_collection(),
             torch.cuda.graph(self._graph, pool=pool, stream=capture_stream()),
         ):
-            self._losses = update(self._batches or sample())
-
-    @property
-    def pool(self) -> Any:
-        """The graph's memory."""
-        return self._graph.pool()
+            self._losses = learner.update(self._batches or self._sample(), phase)
+        self.pool = self._graph.pool()
 
     def replay(self) -> Losses:
-        """Do the update."""
+        """Do the update, on fresh batches that are copied into the graph or sampled in it."""
         if self._batches is not None:
             for static, fresh in zip(self._batches, self._sample(), strict=True):
                 if static is not None and fresh is not None:
@@ -183,35 +149,32 @@ def without_collection() -> Iterator[None]:
     ends a capture under way with an error.
     """
     gc.collect()
-    collects = gc.isenabled()
+    restore = gc.enable if gc.isenabled() else gc.disable
     gc.disable()
     try:
         yield
     finally:
-        if collects:
-            gc.enable()
+        restore()
 
 
-class SideStream:
-    """Computes something on a second CUDA stream: small layers leave half of a GPU idle.
+def beside(function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """Start something on a second CUDA stream, and return how to wait for its result.
 
-    What the function reads was made before it started, and what it returns is used after it was
-    waited for. The main stream waits before it continues, so memory is never reused too early.
+    Small layers leave half of a GPU idle. What the function reads was made before it started, and
+    what it returns is used after it was waited for. The main stream waits before it continues, so
+    memory is never reused too early.
     """
+    main = torch.cuda.current_stream()
+    side = stream_of("beside", main.cuda_stream)
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        value = function()
 
-    def __call__(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-        """Start, and return how to wait for the result."""
-        main = torch.cuda.current_stream()
-        side = side_stream(main.cuda_stream)
-        side.wait_stream(main)
-        with torch.cuda.stream(side):
-            value = function()
+    def wait() -> torch.Tensor:
+        torch.cuda.current_stream().wait_stream(side)
+        return value
 
-        def wait() -> torch.Tensor:
-            torch.cuda.current_stream().wait_stream(side)
-            return value
-
-        return wait
+    return wait
 
 
 def lane(device: torch.device, number: int) -> contextlib.AbstractContextManager[object]:
@@ -222,18 +185,12 @@ def lane(device: torch.device, number: int) -> contextlib.AbstractContextManager
     """
     if device.type != "cuda":
         return contextlib.nullcontext()
-    return torch.cuda.stream(lane_stream(number % LANES))
+    return torch.cuda.stream(stream_of("lane", number % LANES))
 
 
 @cache
-def lane_stream(number: int) -> torch.cuda.Stream:
-    """The lane's stream."""
-    return torch.cuda.Stream()
-
-
-@cache
-def side_stream(main: int) -> torch.cuda.Stream:
-    """The second stream of a main stream."""
+def stream_of(purpose: str, number: int) -> torch.cuda.Stream:
+    """The lane's stream, or the one beside a main stream."""
     return torch.cuda.Stream()
 
 
