@@ -129,13 +129,6 @@ def test_a_step_is_the_auxiliary_loss_on_augmented_copies() -> None:
     assert found == pytest.approx(expected, rel=1e-5)
 
 
-def test_repeated_steps_learn_the_transition() -> None:
-    copy = fresh_copy(pad_agent())
-    images, action = pictures(2), np.array([0.9, -0.9], np.float32)
-    losses = [float(adapt(copy, images[0], action, images[1])) for _ in range(60)]
-    assert losses[-1] < 0.3 * losses[0]
-
-
 def test_evaluating_a_run_adapts_and_says_so(tmp_path: Path) -> None:
     settings = {"method": "pad", "crop": 4, "network": SMALL["network"], "decisions": 14}
     run = train(tiny(tmp_path / "run", **settings))

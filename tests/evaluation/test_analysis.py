@@ -92,9 +92,3 @@ def test_what_has_no_replay_is_refused(run: Path, tmp_path: Path) -> None:
     for options, words in (((0, 2), "transitions is 0"), ((8, 1), "draws is 1; allowed: 2")):
         with pytest.raises(UserError, match=words):
             Sample.of(run, *options, 0, "cpu")
-
-
-def test_the_replay_of_a_crop_method_opens_in_its_rendered_size(tmp_path: Path) -> None:
-    run = train(tiny(tmp_path / "rad", method="rad", augment="none", crop=4, decisions=20))
-    replay = open_replay(run)
-    assert replay.sample(2).observations.shape == (2, 9, 20, 20)

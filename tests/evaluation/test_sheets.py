@@ -24,12 +24,8 @@ def grey_observations(monkeypatch):
 def test_sheet_has_a_row_for_each_augmentation_and_a_block_for_each_task(
     grey_observations, tmp_path
 ):
-    out = sheets.augmentations(
-        tmp_path / "new" / "sheet.png",
-        rows=("none", "shift+cutout"),
-        tasks=("one", "two"),
-        samples=3,
-    )
+    out, rows = tmp_path / "new" / "sheet.png", ("none", "shift+cutout")
+    sheets.augmentations(out, rows=rows, tasks=("one", "two"), samples=3)
     pixels = np.asarray(Image.open(out).convert("L"))
     head, side, block = 40, 84, 3 * (84 + GAP) + 3 * GAP
     assert pixels.shape == (head + 2 * (side + GAP) + GAP, LABEL + 2 * block)
@@ -58,9 +54,8 @@ def test_the_full_sheet_draws_every_augmentation(grey_observations, tmp_path):
 
 def test_a_drifting_overlay_is_shown_as_the_frames_of_a_stack(grey_observations, tmp_path):
     """The second frame is the first, moved; the fourth shows another picture."""
-    out = sheets.augmentations(
-        tmp_path / "a.png", rows=("overlay_drift",), tasks=("one",), samples=4
-    )
+    out, rows = tmp_path / "a.png", ("overlay_drift",)
+    sheets.augmentations(out, rows=rows, tasks=("one",), samples=4)
     pixels = np.asarray(Image.open(out).convert("L"), dtype=int)[40 : 40 + 84]
     cells = [pixels[:, LABEL + k * (84 + GAP) :][:, :84] for k in range(4)]
 

@@ -119,24 +119,18 @@ def test_a_run_is_measured_printed_and_kept(
     (row,) = found["rows"]
     assert found["quantile"] == "auto" and 0 <= row["score"] <= 1
     assert row["mode"] == "train" and row["of"] == of and len([*kept.parent.iterdir()]) == 1
-    assert tid(run, ["train"], samples=3, on_problem=lambda mode, error: None) == found["rows"]
+    assert tid(run, ["train"], samples=3, on_problem=print) == found["rows"]
     assert main([*command, "test"]) == 2, "a mode of the robot's tasks"
     assert json.loads(kept.read_text()) == found, "what an earlier call found stays"
 
 
 def test_the_guided_gradient_of_an_action_is_its_plain_one_where_all_is_positive() -> None:
     """One linear layer, then a ReLU that is open: guided or not, the gradient is the same."""
+    head = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(9 * 4 * 4, 4, bias=False), torch.nn.ReLU()
+    )
     weights = torch.rand(4, 9 * 4 * 4)
-
-    class Head(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.relu = torch.nn.ReLU()
-
-        def forward(self, features: torch.Tensor) -> torch.Tensor:
-            return self.relu(features.flatten(1) @ weights.T)
-
-    head = Head()
+    head[1].weight = torch.nn.Parameter(weights)
     agent: Any = SimpleNamespace(
         trunk=torch.nn.Identity(), actor=head, masker=None, masked=lambda x: x,
         choose=lambda features, explore, generator: head(features),
@@ -151,9 +145,9 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
     run = train(tiny(tmp_path / "run", decisions=12))
     assert main(["analyze", "tid", str(run)]) == 2, "a toy has no segmentation"
     with pytest.raises(UserError, match="toy:make"):
-        tid(run, ["train"], on_problem=lambda mode, error: None)
+        tid(run, ["train"], on_problem=print)
     for text in ("1.0", "many", "-0.1"):
         with pytest.raises(UserError, match=text):
             read_quantile(text)
     with pytest.raises(UserError, match="samples is 0"):
-        tid(run, ["train"], samples=0, on_problem=lambda mode, error: None)
+        tid(run, ["train"], samples=0, on_problem=print)

@@ -16,21 +16,23 @@ from svea.core.given import name_task
 from svea.training import display, train
 from svea.training.display import Display, next_commands, run_names
 
-SHORT = {"decisions": 1000, "warmup": 490, "out": "my runs/a"}
+
+def display_of(warmup: int = 1, **options: Any) -> Display:
+    config = configure("walker_walk", decisions=1000, warmup=warmup, out="my runs/a")
+    return Display(config, **options)
 
 
-def display_of(**options: Any) -> Display:
-    """Of a run of walker_walk whose updates are at their speed from decision 500 on."""
-    return Display(configure("walker_walk", **SHORT), **options)
-
-
+@pytest.mark.parametrize(("warmup", "start"), [(490, 0), (490, 100), (20, 490)])
 def test_without_a_terminal_every_line_has_its_place_and_the_time_left(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    warmup: int,
+    start: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Told by decisions at a steady speed; and a log file is never silent for long."""
+    """Told by decisions after the warm-up and compiling; a log file is never silent for long."""
     times = [0.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: times[-1])
-    shown = display_of(name="walker s3")
+    shown = display_of(warmup, start=start, name="walker s3")
     with shown.show():
         shown.evaluation(100, {"train": 5.0}, 1)
     for decision, now in ((400, 4.0), (500, 5.0), (600, 15.0)):  # 100 a second, then 10
@@ -45,19 +47,6 @@ def test_without_a_terminal_every_line_has_its_place_and_the_time_left(
     assert [line.partition("  ")[2] for line in lines] == [*["12 updates/s"] * 2,
                                                            "12 updates/s  ETA 40 s"]  # fmt: skip
     assert last.startswith("walker s3: decision 600/1,000 (frame 2,400)  evaluating in train")
-
-
-def test_a_resumed_run_tells_no_time_left_by_its_start_and_the_compiling_of_updates(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = {"eval_every": 0, "log_every": 1}
-    train(tiny(tmp_path / "run", decisions=20, **options))
-    capsys.readouterr()
-    train(tiny(tmp_path / "run", decisions=40, **options))
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    told = {int(words[1].partition("/")[0]): "ETA" in words for words in lines
-            if words[0] == "decision" and "updates/s" in words}  # fmt: skip
-    assert told == {decision: decision > 30 for decision in range(21, 41)}
 
 
 @pytest.fixture

@@ -48,36 +48,21 @@ def test_several_modes_and_groups_are_spelled_out() -> None:
             configure("hopper_hop", eval_mode=mode)
 
 
-def test_environments_of_evaluations_share_processes_as_those_of_training_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[int] = []
-
-    class FakeWorkers:
-        def __init__(self, _: Any, __: Any, per_process: int, **___: Any) -> None:
-            asked.append(per_process)
-
-        def close(self) -> None: ...
-
-    monkeypatch.setattr(evaluators, "Workers", FakeWorkers)
-    monkeypatch.setattr(backend, "draws_on_gpu", lambda: True)
-    for device in ("cuda", "cpu"):
-        with ExitStack() as stack:
-            config = configure("walker_walk", eval_mode="train")
-            evaluators.Evaluators(config, stack, print, torch.device(device)).start()
-    assert asked == [PER_GPU_PROCESS, 1]
-
-
 def test_environments_of_the_first_modes_are_kept_and_of_others_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """And they share processes as those of training do, where a GPU draws and computes."""
     running: list[str] = []
+    shared: list[int] = []
 
     class FakeWorkers:
-        def __init__(self, arguments: list[dict[str, Any]], *_: Any, **__: Any) -> None:
+        def __init__(
+            self, arguments: list[dict[str, Any]], _: Any, per_process: int, *__: Any, **___: Any
+        ) -> None:
             self.provenance: dict[str, Any] = {}
             self.mode = arguments[0]["mode"]
             running.append(self.mode)
+            shared.append(per_process)
 
         def wait(self) -> None: ...
 
@@ -87,12 +72,14 @@ def test_environments_of_the_first_modes_are_kept_and_of_others_closed(
     monkeypatch.setattr(evaluators, "Workers", FakeWorkers)
     monkeypatch.setattr(evaluators, "agent_policy", lambda *_: None)
     monkeypatch.setattr(evaluators, "play", lambda *_: [EpisodeResult(seed=0, total=1.0)])
+    monkeypatch.setattr(backend, "draws_on_gpu", lambda: True)
     config = configure("walker_walk", eval_mode="geometry")
-    with ExitStack() as stack:
-        sets: Any = evaluators.Evaluators(config, stack, print, torch.device("cpu"))
-        sets.start()
-        assert running == list(sets.modes[:3]) and len(sets.modes) == 11
-        for mode in [*sets.modes, *sets.modes]:
-            sets.play(mode, None, lambda: False, print)
-            assert mode in running and len(running) <= 4
-    assert running == []
+    for device, together in (("cuda", PER_GPU_PROCESS), ("cpu", 1)):
+        with ExitStack() as stack:
+            sets: Any = evaluators.Evaluators(config, stack, print, torch.device(device))
+            sets.start()
+            assert running == list(sets.modes[:3]) and len(sets.modes) == 11
+            for mode in [*sets.modes, *sets.modes]:
+                sets.play(mode, None, lambda: False, print)
+                assert mode in running and len(running) <= 4
+        assert running == [] and shared[-1] == together

@@ -47,25 +47,16 @@ CASES: dict[str, dict[str, Any]] = {
     "sgqn": {"method": "sgqn", "augment": "conv"},
     "madi": {"method": "madi", "augment": "conv", "madi.filters": 8},
     "ddpg": {"base": "ddpg", "ddpg": {"learning_rate": 1e-3, "noise_decisions": 400}},
-    "dqn": {
-        "base": "dqn",
-        "action_bins": 3,
-        "dqn": {"learning_rate": 1e-3, "epsilon_decisions": 200},
-        "decisions": 300,
-        "network.strided_layers": 2,
-    },
-    "vit": {
-        "encoder": "vit",
-        "network.patch": 4,
-        "network.width": 32,
-        "network.depth": 2,
-        "network.heads": 4,
-    },
-}
+    "dqn": {"base": "dqn", "action_bins": 3, "network.strided_layers": 2, "decisions": 300,
+            "dqn": {"learning_rate": 1e-3, "epsilon_decisions": 200}},
+    "vit": {"encoder": "vit", "network.patch": 4, "network.width": 32, "network.depth": 2,
+            "network.heads": 4},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "dqn" else pytest.mark.slow) for name in CASES]
+    "name",
+    [pytest.param(n, marks=[] if n in ("svea", "dqn") else pytest.mark.slow) for n in CASES],
 )
 def test_it_improves_on_the_toy(name: str, tmp_path: Path) -> None:
     run = train(tiny(tmp_path / "run", **(BUDGET | CASES[name])))

@@ -21,10 +21,10 @@ from whole_runs import assert_same, metrics, train_until
 from svea.core import files
 from svea.core.errors import StorageError, UserError
 from svea.evaluation.requests import evaluate
-from svea.runs import checkpoint
+from svea.runs import checkpoint, layout
 from svea.runs.load import load_config
 from svea.speed.device import missing_for_compiling
-from svea.training import Trainer, train, trainer
+from svea.training import Trainer, train
 from svea.training.evaluators import Evaluators
 from svea.training.resume import open_folder
 
@@ -63,9 +63,6 @@ def test_a_run_killed_at_any_call_that_writes_its_configuration_can_begin_again(
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
         begin(folder)
         assert [path.name for path in folder.iterdir()] == ["config.json"], counted.calls[number]
-    (tmp_path / "counted" / "config.json").rename(tmp_path / "counted" / "thesis.tex")
-    with pytest.raises(UserError, match="not empty and not a run"):
-        begin(tmp_path / "counted")
 
 
 def test_another_configuration_is_refused_by_name(copied: Path) -> None:
@@ -75,13 +72,16 @@ def test_another_configuration_is_refused_by_name(copied: Path) -> None:
     for line in ("batch_size: 8 there, 9 here", "recipe.alpha: 0.5 there", "seed: 0 there"):
         assert line in message
     assert "image_size" not in message
-    with pytest.raises(UserError, match=r"decisions is 30.*already at 40"):
+    with pytest.raises(UserError, match=r"at decision 40.*decisions is 30"):
         train(tiny(copied, decisions=30))
 
 
 def test_a_run_saved_without_its_replay_learns_the_same_but_cannot_be_continued(
     copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Unless it stopped before its first decision: then it begins again."""
+    stopped = checkpoint.load(train(tiny(tmp_path / "run", save_replay=False, time_limit="0s")))
+    assert stopped and stopped.decision == 0 and stopped.state["replay"] is None
     config = tiny(tmp_path / "run", save_replay=False)
     run = train(config)
     kept, other = checkpoint.load(copied), checkpoint.load(run)
@@ -95,16 +95,6 @@ def test_a_run_saved_without_its_replay_learns_the_same_but_cannot_be_continued(
         with pytest.raises(UserError, match=r"at decision 40 .*without its replay"):
             train(dataclasses.replace(config, decisions=60, save_replay=continued))
     assert {p: p.read_bytes() for p in before} == before
-
-
-def test_a_run_without_its_replay_that_stops_before_its_first_decision_begins_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = tiny(tmp_path / "run", save_replay=False, time_limit="0s")
-    saved = checkpoint.load(train(config))
-    assert saved and saved.decision == 0 and saved.state["replay"] is None
-    train(dataclasses.replace(config, time_limit="none"))
-    assert "done: 40 decisions" in capsys.readouterr().out
 
 
 def test_foreign_folders_are_refused(tmp_path: Path) -> None:
@@ -137,12 +127,18 @@ def assert_same_weights(one: Path, two: Path) -> None:
     assert all(torch.equal(ours.agent[name], theirs.agent[name]) for name in theirs.agent)
 
 
-def test_how_often_a_run_is_looked_at_may_change(tmp_path: Path, uninterrupted: Path) -> None:
-    run = train(tiny(tmp_path / "run", decisions=20))
-    train(tiny(run, eval_episodes=3, eval_every=5, log_every=2))
+def test_how_often_a_run_is_looked_at_and_saved_may_change(
+    tmp_path: Path, uninterrupted: Path
+) -> None:
+    """A next save or line in the far future, as the first part plans them, ends neither."""
+    run = train(tiny(tmp_path / "run", decisions=23, save_every=10**6, log_every=10**6))
+    train(tiny(run, eval_episodes=3, eval_every=5, log_every=5))
     evaluated = {line["decision"]: line for line in metrics(run) if line["kind"] == "eval"}
-    assert list(evaluated) == [0, 15, 20, 25, 30, 35, 40]
+    assert list(evaluated) == [0, 15, 23, 25, 30, 35, 40]
     assert [line["episodes"] for line in evaluated.values()] == [2, 2, 2, 3, 3, 3, 3]
+    logged = [line["decision"] for line in metrics(run) if line["kind"] == "train"]
+    assert logged == [25, 30, 35, 40]
+    assert [p.name for p in layout.checkpoints(run)] == ["000000030", "000000040"]
     assert_same_weights(run, uninterrupted)
 
 
@@ -264,31 +260,28 @@ def test_a_run_that_continues_at_another_speed_says_so(
     assert "updates ran eager before and run compiled now" in capsys.readouterr().out
 
 
-def test_parallel_environments_resume_exactly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("changes", "stops"),
+    [
+        # three environments, episodes that really end, and a ring that wraps
+        ({"envs": 3, "task": "toy:make_terminating", "replay": 15, "episode_frames": 4}, (9, 24)),
+        ({"task": "cartpole_swingup", "rendering": "fast", "episode_frames": 80, "decisions": 24,
+          "eval_mode": "train", "eval_episodes": 1}, (17,)),  # in the middle of an episode
+        # DQN's share of random actions, in an evaluation that was due when the run stopped
+        ({"base": "dqn", "action_bins": 3, "eval_actions": "sampled", "dqn.epsilon_decisions": 30},
+         (30,)),
+    ],
+    ids=["envs", "dm_control", "schedules"],
+)  # fmt: skip
+def test_other_runs_resume_exactly(
+    changes: dict[str, Any], stops: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three environments, episodes that really end, and a ring that wraps."""
-    changes: dict[str, Any] = {
-        "envs": 3,
-        "task": "toy:make_terminating",
-        "replay": 15,
-        "episode_frames": 4,
-    }
-    whole = train(tiny(tmp_path / "whole", **changes))
-    config = tiny(tmp_path / "parts", **changes)
-    train_until(monkeypatch, config, lambda trainer: trainer.decision >= 9)
-    train_until(monkeypatch, config, lambda trainer: trainer.decision >= 24)
-    train(config)
-    assert_same(whole, config.folder)
-
-
-def test_a_run_does_not_depend_on_which_environments_share_a_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train(tiny(tmp_path / "alone", envs=3))
-    monkeypatch.setattr(trainer, "environments_per_process", lambda *_: 2)
-    train(tiny(tmp_path / "shared", envs=3))
-    assert_same(tmp_path / "alone", tmp_path / "shared")
+    whole, config = train(tiny(tmp_path / "whole", **changes)), tiny(tmp_path / "parts", **changes)
+    for stop in stops:
+        train_until(monkeypatch, config, lambda trainer, stop=stop: trainer.decision >= stop)
+    saved = checkpoint.load(config.folder)
+    assert saved and stops[-1] <= saved.decision < config.decisions
+    assert_same(whole, train(config))
 
 
 @pytest.mark.parametrize("changes", [{}, {"envs": 3, "decisions": 31, "eval_every": 33}])
@@ -317,31 +310,6 @@ def test_a_killed_run_goes_back_to_its_checkpoint(
     assert metrics(config.folder)[-1]["decision"] == 28
     train(config)
     assert_same(uninterrupted, config.folder)
-
-
-def test_a_dm_control_run_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changes: dict[str, Any] = {
-        "task": "cartpole_swingup", "rendering": "fast", "episode_frames": 80, "decisions": 24,
-        "eval_mode": "train", "eval_episodes": 1,
-    }  # fmt: skip
-    whole = train(tiny(tmp_path / "whole", **changes))
-    config = tiny(tmp_path / "parts", **changes)
-    train_until(monkeypatch, config, lambda t: t.decision >= 17)  # in the middle of an episode
-    train(config)
-    assert_same(whole, config.folder)
-
-
-def test_exploration_schedules_continue_after_a_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """DQN's share of random actions, in an evaluation that was due when the run stopped."""
-    settings: dict[str, Any] = {
-        "base": "dqn", "action_bins": 3, "eval_actions": "sampled", "dqn.epsilon_decisions": 30,
-    }  # fmt: skip
-    config = tiny(tmp_path / "stopped", **settings)
-    train_until(monkeypatch, config, lambda t: t.decision == 30 and t.next_evaluation == 30)
-    train(config)
-    assert_same(train(tiny(tmp_path / "whole", **settings)), tmp_path / "stopped")
 
 
 def test_a_damaged_checkpoint_is_skipped_and_made_again_and_two_are_named(
@@ -387,15 +355,3 @@ def test_a_checkpoint_of_another_version_is_refused_by_name(
     with pytest.raises(StorageError, match=name.rstrip("s")) as raised:
         train(tiny(copied, decisions=50))
     assert raised.value.exit_code == 4
-
-
-def test_a_next_save_in_the_far_future_does_not_end_saving(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As after a run with other intervals."""
-    run = train(tiny(tmp_path / "run", decisions=23, save_every=10**6, log_every=10**6))
-    logged: list[int] = []
-    config = tiny(run, decisions=40, save_every=10, log_every=5)
-    train(config, callback=lambda line: logged.append(line["decision"]))
-    assert {25, 30, 35, 40} <= set(logged)
-    assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["000000030", "000000040"]

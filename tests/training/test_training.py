@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -15,8 +13,7 @@ from whole_runs import assert_same
 from svea.config import Config
 from svea.core.errors import SveaError, UserError
 from svea.envs.workers.pool import Workers
-from svea.runs import checkpoint
-from svea.training import Interrupt, Trainer, train, train_each, train_together
+from svea.training import Trainer, train, train_each, train_together
 
 torch.set_num_threads(1)
 
@@ -60,33 +57,36 @@ def test_the_processes_of_all_runs_start_before_any_is_waited_for(
     assert events[:4] == ["start"] * 4 and "start" not in events[4:]
 
 
-def test_a_run_that_fails_does_not_end_the_others(
-    uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_ends_one_run_does_not_end_the_others(
+    uninterrupted: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    good, bad = tiny(tmp_path / "good"), tiny(tmp_path / "bad", "toy:make_broken", seed=1)
-    with pytest.raises(SveaError, match=r"^toy:make_broken svea s1: .*the toy broke"):
-        train_together([bad, good])
+    """A broken environment, a refusal, a mistake in the program: each is printed with its run."""
+    report = Trainer.report
+
+    def mistaken(trainer: Trainer) -> None:
+        if trainer.config.seed == 3:
+            raise ZeroDivisionError("a mistake")
+        report(trainer)
+
+    monkeypatch.setattr(Trainer, "report", mistaken)
+    (tmp_path / "2").mkdir()
+    (tmp_path / "2" / "thesis.tex").touch()
+    tasks = ("make", "make_broken", "make", "make")
+    runs = [tiny(tmp_path / str(seed), f"toy:{t}", seed=seed) for seed, t in enumerate(tasks)]
+    fine, broken, refused, wrong = train_each(runs)
+    assert fine is None and isinstance(broken, SveaError) and isinstance(refused, UserError)
+    assert isinstance(wrong, ZeroDivisionError)
     out, err = capsys.readouterr()
     assert "toy:make svea s0: decision 40/40 (frame 40)  evaluation" in out
     assert "toy:make svea s0: done: 40 decisions" in out
     assert "toy:make_broken svea s1: environment 0 raised" in err
-    assert_same(uninterrupted, tmp_path / "good")
-
-
-def test_a_refusal_or_a_mistake_in_the_program_ends_one_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def report(trainer: Trainer) -> None:
-        if trainer.config.seed == 0:
-            raise ZeroDivisionError("a mistake")
-
-    monkeypatch.setattr(Trainer, "report", report)
-    (tmp_path / "2").mkdir()
-    (tmp_path / "2" / "thesis.tex").touch()
-    runs = [tiny(tmp_path / str(seed), seed=seed, decisions=4) for seed in range(3)]
-    wrong, fine, refused = train_each(runs)
-    assert isinstance(wrong, ZeroDivisionError) and fine is None and isinstance(refused, UserError)
-    assert "Traceback" in capsys.readouterr().err, "it is a mistake in the program: show where"
+    assert "Traceback" in err, "it is a mistake in the program: show where"
+    assert_same(uninterrupted, runs[0].folder)
+    with pytest.raises(UserError, match=r"^toy:make svea s2: "):
+        train_together([runs[2], dataclasses.replace(runs[0], decisions=41)])
 
 
 def test_runs_of_different_lengths_end_together(
@@ -106,24 +106,3 @@ def test_runs_of_different_lengths_end_together(
         assert {turns[start : start + 12].count(seed) for seed in (0, 2)} == {2}
     alone = train(tiny(tmp_path / "alone", seed=1, decisions=32))
     assert_same(alone, runs[1].folder)
-
-
-def test_the_time_limit_counts_from_the_beginning_for_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not from the moment at which each of them was ready: the last would stop last."""
-    now = [0.0]
-    clock = SimpleNamespace(monotonic=lambda: now[0])
-    monkeypatch.setattr(sys.modules[Interrupt.__module__], "time", clock)
-    make = Trainer.__init__
-
-    def slowly(self: Trainer, *arguments: Any, **options: Any) -> None:
-        make(self, *arguments, **options)
-        now[0] += 20.0  # seconds
-
-    monkeypatch.setattr(Trainer, "__init__", slowly)
-    runs = [tiny(tmp_path / str(seed), seed=seed, time_limit="30s") for seed in (0, 1)]
-    assert train_each(runs) == [None, None]
-    for run in runs:
-        saved = checkpoint.load(run.folder)
-        assert saved is not None and saved.decision == 0

@@ -10,6 +10,7 @@ where `svea report` finds it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -45,7 +46,6 @@ from svea.runs.load import has_critic, load_agent, load_config
 GAP_AUGMENTATIONS = ("affine_jitter", "rotation", "conv", "overlay", "blur", "cutout", "shift")
 """Those that leave the size of an observation as it is: the six of the paper, and shift."""
 
-
 Rows = list[dict[str, Any]]
 
 
@@ -58,9 +58,8 @@ def open_replay(run: Path, seed: int = 0) -> Replay:
             f"{run} has no replay buffer to take transitions from. Allowed: the folder of a run "
             "with a checkpoint (an export holds the agent alone, and so does --no-save-replay)"
         )
-    stored = sum(segment["size"] for segment in saved.segments)
-    free, what = machine.available_bytes(), f"the replay buffer of {run}"
-    machine.require(stored, free, what, "Use a machine with more memory")
+    stored, what = sum(one["size"] for one in saved.segments), f"the replay buffer of {run}"
+    machine.require(stored, machine.available_bytes(), what, "Use a machine with more memory")
     first = checkpoint.segment_path(run, saved.segments[0])
     try:
         actions = tensors.shapes(first, layout.SEGMENT_BYTES)["actions"][1]
@@ -130,41 +129,35 @@ def write_analysis(run: Path, name: str, about: dict[str, Any], rows: Rows) -> N
 
 def q_variance(sample: Sample) -> Rows:
     """Fig. 1, top: one row for what feeds the target, one for the strong view if there is one."""
-    agent = sample.agent
+    agent, strong = sample.agent, sample.config.augment
     seen = " and ".join(dict.fromkeys(view for view, _ in agent.streams.target))
-    rows = [_variance_row(sample, "target", seen, None)]
-    if sample.config.augment != "none":
-        rows.append(_variance_row(sample, "strong", sample.config.augment, (("strong", 0),)))
+    views: dict[str, Any] = {"target": (seen, None)}
+    if strong != "none":
+        views["strong"] = strong, (("strong", 0),)
+    rows = []
+    for view, (sees, drawn) in views.items():
+        targets = q_targets(agent, sample.batch, sample.draws, sample.generator(), drawn)
+        variance, level = float(targets.var(0).mean()), float(targets.abs().mean())
+        relative = math.sqrt(variance) / level if level else None
+        rows.append({"view": view, "sees": sees, "variance": variance, "relative_std": relative})
     return sample.keep("q-variance", rows)
-
-
-def _variance_row(
-    sample: Sample, view: str, seen: str, views: tuple[tuple[str, int], ...] | None
-) -> dict[str, Any]:
-    targets = q_targets(sample.agent, sample.batch, sample.draws, sample.generator(), views)
-    variance, level = float(targets.var(0).mean()), float(targets.abs().mean())
-    relative = math.sqrt(variance) / level if level else None
-    return {"view": view, "sees": seen, "variance": variance, "relative_std": relative}
 
 
 def q_gap(sample: Sample, names: Iterable[str]) -> Rows:
     """Fig. 1, bottom: one row per augmentation."""
     config, agent, batch = sample.config, sample.agent, sample.batch
     chosen = choose_augmentations(names)
-
-    def bank() -> ImageBank:
-        return ImageBank.find(config.overlay_dir or None, config.data_dir or None, agent.device)
-
+    folders = config.overlay_dir or None, config.data_dir or None
     level = float(agent.q_value(batch.observations, batch.actions).abs().mean())
     rows: Rows = []
     for name in chosen:
-        augment = augmentation(name, bank)
+        augment = augmentation(name, lambda: ImageBank.find(*folders, agent.device))
         try:  # a fresh generator, so that no draw depends on what else is in the list
             gap = q_gap_of(agent, batch, augment, sample.draws, sample.generator())
+            relative = gap / level if level else None
+            rows.append({"augment": name, "gap": gap, "relative": relative})
         except UserError as error:  # e.g. boxes that are larger than the picture
             rows.append({"augment": name, "gap": None, "relative": None, "why": str(error)})
-            continue
-        rows.append({"augment": name, "gap": gap, "relative": gap / level if level else None})
     return sample.keep("q-gap", rows)
 
 
@@ -190,14 +183,13 @@ AUTO = "auto"
 
 
 class TID(NamedTuple):
-    """The measure over several observations."""
+    """The measure over several observations: those in whose every frame the task shows."""
 
     score: float
     """Mean overlap of what is looked at and the task's pixels, 0 to 1."""
     variance: float
     """Mean variance over a stack's frames of 100 times each frame's overlap."""
     observations: int
-    """That count: in every frame of them something of the task shows."""
 
 
 def tid_of(influences: Tensor, objects: Tensor, quantile: float | None) -> TID:
@@ -246,7 +238,7 @@ def tid(
     """Play an evaluation's first episode in each mode and measure there; a row per mode.
 
     It is kept for the report as RUN/analysis/tid.json (tid-action.json for an agent without
-    Q-functions), if any mode fits the task. The other options are those of `record_each`.
+    Q-functions). The other options are those of `record_each`.
     """
     rho = read_quantile(quantile)
     between(1, 1000).check("samples", samples)
@@ -264,12 +256,11 @@ def tid(
             agent, config, modes, seed=seed, size=None, objects=True, **options
         )
     ]
-    if rows:  # else what an earlier call found stays
-        how = {"decision": agent.decision, "quantile": quantile, "samples": samples, "seed": seed}
-        write_analysis(run, "tid" if has_critic(agent) else "tid-action", how, [
-            {name: None if value != value else value for name, value in row.items()}
-            for row in rows  # JSON has no NaN
-        ])  # fmt: skip
+    how = {"decision": agent.decision, "quantile": quantile, "samples": samples, "seed": seed}
+    write_analysis(run, "tid" if has_critic(agent) else "tid-action", how, [
+        {name: None if value != value else value for name, value in row.items()}
+        for row in rows  # JSON has no NaN
+    ])  # fmt: skip
     return rows
 
 
@@ -281,9 +272,7 @@ def read_quantile(text: str) -> float | None:
     """
     if text == AUTO:
         return None
-    try:
+    with contextlib.suppress(ValueError):
         if 0 <= (value := float(text)) < 1:
             return value
-    except ValueError:
-        pass
     raise UserError(f"quantile is {text!r}; allowed: auto, or a number from 0 to below 1")

@@ -132,14 +132,18 @@ def record_each(
     **options: Any,
 ) -> Iterator[Recording]:
     """`record` in several modes; groups are spelled out, and what does not fit is a problem."""
-    for mode in modes_for(options.get("task") or config.task, modes, on_problem):
+    task, played = options.get("task") or config.task, 0
+    for mode in modes_for(task, modes, on_problem):
         on_mode(mode)
         try:
             recording = record(agent, config, mode, **options)
         except UserError as error:
             on_problem(mode, error)
         else:
+            played += 1
             yield recording
+    if not played:
+        raise UserError(f"none of the modes {', '.join(modes)} of {task} could be shown")
 
 
 @torch.no_grad()
@@ -152,9 +156,7 @@ def mask_picture(agent: Agent, observation: torch.Tensor) -> Picture:
 
 
 STRIP = 6  # pictures in the strip of sample frames
-ENCODING_SECONDS = 60.0
-"""An encoder that makes no progress for longer is stopped."""
-
+ENCODING_SECONDS = 60.0  # an encoder that makes no progress for longer is stopped
 GIF_WIDTH, GIF_RATE = 480, 10  # a GIF for a README: small enough to be sent with every page view
 
 
@@ -212,8 +214,7 @@ def watch(
     recordings = record_each(agent, config, modes, seconds=seconds, size=size, **options)
     shown = [recording for recording in recordings if recording.pictures]
     if not shown:
-        task = options.get("task") or config.task
-        raise UserError(f"nothing to watch: no mode of {task} could be shown")
+        raise UserError(f"nothing to watch: {options.get('task') or config.task} draws no pictures")
     write_video(out, grid(shown), fps or shown[0].rate)
     if gif:
         write_gif(out.with_suffix(".gif"), out)
@@ -261,11 +262,8 @@ def write_video(path: Path, pictures: Iterable[Picture], rate: float) -> None:
     raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{rate:.10g}"]
     even = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # yuv420p halves the colour planes
     coding = ["-c:v", ffmpeg.H264, "-pix_fmt", "yuv420p", "-vf", even, "-crf", "26"]
-    _encode(
-        path,
-        [*raw, "-i", "-", *coding, "-movflags", "+faststart", "-f", "mp4"],
-        itertools.chain([first], pictures),
-    )
+    arguments = [*raw, "-i", "-", *coding, "-movflags", "+faststart", "-f", "mp4"]
+    _encode(path, arguments, itertools.chain([first], pictures))
 
 
 def write_gif(path: Path, video: Path) -> None:
@@ -284,17 +282,13 @@ def _encode(path: Path, arguments: list[str], pictures: Iterable[Picture] = ()) 
     with files.replacing(path) as unfinished:
         # Its progress tells a slow one from one that hangs.
         command = [ffmpeg.executable(), "-v", "error", "-progress", "pipe:1", "-y", *arguments]
-        if problem := _run([*command, f"file:{unfinished}"], "-" in arguments, pictures):
-            raise OSError(problem)
-
-
-def _run(command: list[str], takes_input: bool, pictures: Iterable[Picture]) -> str:
-    """Run ffmpeg; what went wrong, if anything did."""
-    try:
-        with ffmpeg.Process(command, takes_input, ENCODING_SECONDS) as process:
-            for picture in pictures:
-                if not process.write(np.ascontiguousarray(picture).tobytes()):
-                    break
-            return process.finish()
-    except ffmpeg.Silent:
-        return f"ffmpeg made no progress for {ENCODING_SECONDS:g} s"
+        command.append(f"file:{unfinished}")
+        try:
+            with ffmpeg.Process(command, "-" in arguments, ENCODING_SECONDS) as process:
+                for picture in pictures:
+                    if not process.write(np.ascontiguousarray(picture).tobytes()):
+                        break
+                if problem := process.finish():
+                    raise OSError(problem)
+        except ffmpeg.Silent:
+            raise OSError(f"ffmpeg made no progress for {ENCODING_SECONDS:g} s") from None

@@ -47,8 +47,7 @@ class EpisodeResult:
     success: bool | None = None
     """None where the task has no notion of success."""
     world: int | str | None = None
-    """Which of a mode's worlds it shows: the number of a colour setting or robot world, the name of
-    a clip; None where there is only one."""
+    """Which of a mode's worlds it shows, by number or clip; None where there is only one."""
     drawn_by: str | None = None
     """Who drew its pictures, where that was not the usual renderer of its environment."""
 
@@ -119,14 +118,9 @@ class OneEpisode:
     def __init__(
         self, environment: Any, policy: Policy, seed: int, number: int = 0, rows: int = 1
     ) -> None:
-        """Begin it.
+        """Begin it, with the seed of the evaluation and the number that its record has.
 
-        Args:
-            environment: as `make_env` makes it.
-            policy: who acts.
-            seed: of the evaluation.
-            number: of the episode in the evaluation, as its record has it; 0 is the first.
-            rows: the size of the batch in which actions are computed, as in `play`.
+        Actions are computed in batches of as many rows as `play` has workers.
         """
         worlds = provenance_of(environment).get("worlds", 1)
         self.result = EpisodeResult(evaluation_seeds(seed, number + 1, worlds)[-1])

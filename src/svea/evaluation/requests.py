@@ -46,7 +46,7 @@ from svea.runs.records import (
     read_records,
     replayed,
 )
-from svea.speed import EXACT, choose_device, explained
+from svea.speed import EXACT, check_one_arithmetic, choose_device, explained
 from svea.speed.device import multiply_float32, sharing_cores
 
 POLICIES = ("agent", "random")
@@ -71,8 +71,7 @@ class Request:
     task: str = ""
     """Play in this task instead of the run's: another look of the world, made by a function."""
     jobs: int = 1
-    """How much is played at once: agents, and modes of an agent where there are fewer agents; each
-    in environments of its own. Episodes are the same."""
+    """Agents that play at once, and modes of an agent where there are fewer agents."""
 
     def check(self) -> None:
         """Refuse unknown names and empty evaluations before anything starts."""
@@ -117,13 +116,10 @@ class Scoring:
     def __init__(
         self, runs: Sequence[Path], request: Request, again: bool = False, store: bool = True
     ) -> None:
-        """Read what the runs have on record.
+        """Read what the runs, or exports, have on record.
 
-        Args:
-            runs: folders of runs or exports.
-            request: what to play.
-            again: play recorded episodes, too.
-            store: False: read and write no records, and raise the first problem.
+        With `again` recorded episodes are played, too. Without `store` records are neither read nor
+        written, and the first problem is raised.
         """
         if not runs:
             raise UserError(
@@ -139,10 +135,10 @@ class Scoring:
         self._recorded = {run: [] if again or not store else _recorded(run) for run in runs}
         self._known = {r: {protocol_key(one): one for one in self._recorded[r]} for r in runs}
         self._counting = {r: set(map(protocol_key, latest(self._recorded[r]))) for r in runs}
-        self._reporting, self._loading = threading.Lock(), threading.Lock()
-        self._stopping, self._warned = threading.Event(), set[str]()
+        self._reporting, self._loading = threading.RLock(), threading.Lock()
+        self._stopping, self._warn_once = threading.Event(), functools.cache(warn)
         self._loaded = functools.lru_cache(maxsize=max(4, request.jobs))(self._load)
-        self._exact: set[bool] = set()
+        self._precisions: set[str] = set()
         self._kinds = self._find_kinds()
 
     @property
@@ -170,10 +166,8 @@ class Scoring:
 
     def replayed(self) -> Counter[str]:
         """How many recorded episodes were played again, by why."""
-        found = Counter[str]()
-        for run, records in self.new.items():
-            found.update(replayed(records, self._recorded[run]))
-        return found
+        of_runs = (replayed(records, self._recorded[run]) for run, records in self.new.items())
+        return sum(of_runs, Counter[str]())
 
     def play(
         self,
@@ -186,8 +180,7 @@ class Scoring:
             on_episode: called with each record and its run, by one thread at a time.
             on_stop: called when Ctrl-C came and several agents still play, which takes seconds.
         """
-        self._on_episode = on_episode
-        self._device = choose_device(self.request.device)
+        self._on_episode, self._device = on_episode, choose_device(self.request.device)
         if self._kinds:
             evaluated = dict.fromkeys(kind.arguments["mode"] for kind in self._kinds)
             check_episodes(self.request.episodes, evaluated)
@@ -208,7 +201,7 @@ class Scoring:
             except SveaError as error:
                 self._note(run, "", error)
                 continue
-            self._exact.add(config.precision == EXACT)
+            self._precisions.add(config.precision)
             on_problem = functools.partial(self._note, run)
             for mode in modes_for(request.task or config.task, request.modes, on_problem):
                 arguments = config.environment_in(mode, request.data_dir, request.task)
@@ -221,11 +214,7 @@ class Scoring:
 
     def _play_at_once(self, on_stop: Callable[[], None]) -> None:
         """Several agents at once, and modes of an agent where there are fewer agents."""
-        if len(self._exact) > 1 and self._device.type == "cuda":
-            raise UserError(  # a process has one way of multiplying on a GPU
-                f"agents trained with --precision {EXACT} and with another cannot play at once on "
-                "a GPU; use --jobs 1, or evaluate them apart"
-            )
+        check_one_arithmetic(self._precisions, [self._device.type == "cuda"])
         parts = max(1, self.request.jobs // len(self.runs))
         shares = []
         for run in self.runs:  # which still share the random policy's episodes
@@ -244,48 +233,45 @@ class Scoring:
             one.result()  # what no run may raise, after all others have ended
 
     def _play_kinds(self, kinds: Sequence[_Environments]) -> None:
-        """One kind of environment after the other; the next one's processes start meanwhile."""
+        """One kind of environment after the other; the next one's processes start meanwhile.
+
+        A run that fails does not stop the others.
+        """
         with ExitStack() as stack:  # which ends the processes that Ctrl-C leaves
-            started = (self._start(kind, stack) for kind in kinds)
+            started = (self._start_early(kind, stack) for kind in kinds)
             coming = next(started, None)
             for kind in kinds:
                 workers, coming = coming, next(started, None)
-                self._play_kind(kind, workers, stack)
+                for run in kind.runs:
+                    try:
+                        if workers is None:
+                            workers = self._start(kind, stack)
+                        workers.wait()
+                        with explained(CURE):
+                            self._play_run(run, kind, workers)
+                    except SveaError as error:
+                        self._note(run, kind.mode, error)
+                        if workers:
+                            workers.close()  # dead, or in the middle of an episode
+                        workers = None
+                if workers:
+                    workers.close()
 
-    def _start(self, kind: _Environments, stack: ExitStack) -> Workers | SveaError:
-        """As many environments as are asked for and needed, or why there are none."""
+    def _start_early(self, kind: _Environments, stack: ExitStack) -> Workers | None:
+        """Environments, or none: what fails is tried again, and noted, when it is needed."""
+        try:
+            return self._start(kind, stack)
+        except SveaError:
+            return None
+
+    def _start(self, kind: _Environments, stack: ExitStack) -> Workers:
+        """As many environments as are asked for and needed."""
         self._check_stop()
         count = parallel_environments(self.request.environments, kind.episodes)
         together = environments_per_process(kind.arguments["task"], self._device.type)
-        try:
-            workers = Workers(
-                [kind.arguments] * count, per_process=together, step_timeout=kind.step_timeout,
-                wait=False,
-            )  # fmt: skip
-        except SveaError as error:
-            return error
+        environments, timeout = [kind.arguments] * count, kind.step_timeout
+        workers = Workers(environments, per_process=together, step_timeout=timeout, wait=False)
         return stack.enter_context(workers)
-
-    def _play_kind(
-        self, kind: _Environments, workers: Workers | SveaError | None, stack: ExitStack
-    ) -> None:
-        """Evaluate every run in its environments; one that fails does not stop the others."""
-        for run in kind.runs:
-            if workers is None:
-                workers = self._start(kind, stack)
-            if isinstance(workers, SveaError):
-                self._note(run, kind.mode, workers)
-                continue
-            try:
-                workers.wait()
-                with explained(CURE):
-                    self._play_run(run, kind, workers)
-            except SveaError as error:
-                self._note(run, kind.mode, error)
-                workers.close()  # dead, or in the middle of an episode
-                workers = None
-        if not isinstance(workers, SveaError | None):
-            workers.close()
 
     def _play_run(self, run: Path, kind: _Environments, workers: Workers) -> None:
         """One run in one mode: pass on what is known, play the rest."""
@@ -293,7 +279,9 @@ class Scoring:
         agent, config, weights = self._loaded(run, threading.get_ident())
         multiply_float32(self._device, config.precision == EXACT)  # another agent may be loaded
         check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
-        self._warn_of_renderer(run, config, workers)
+        if warning := other_renderer(run, config, workers.provenance):
+            with self._reporting:
+                self._warn_once(warning)
         known = self._known[run] | kind.random
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(self.request.seed, kind.episodes, worlds)
@@ -303,11 +291,10 @@ class Scoring:
                 template["pictures"] = pictures  # those of training
             missing = []
             for number, seed in enumerate(seeds):
-                record = known.get(protocol_key(template | {"seed": seed}))
-                if record is None:
-                    missing.append(seed)
-                else:
+                if record := known.get(protocol_key(template | {"seed": seed})):
                     self._take(run, record | template | {"episode": number})
+                else:
+                    missing.append(seed)
             if name == "agent":
                 policy = deployed_policy(agent, config)
             else:
@@ -331,10 +318,7 @@ class Scoring:
             raise Interrupted
 
     def _load(self, run: Path, thread: int) -> tuple[Agent, Config, str]:
-        """An agent, its configuration, and what tells its weights from others.
-
-        Every mode asks again. Threads have agents of their own: some adapt while they play.
-        """
+        """An agent of this thread (some adapt), its configuration, and a hash of its weights."""
         with self._loading:  # making one draws from torch's own generator
             self._check_stop()  # others may have been loaded first
             agent = load_agent(run, device=self.request.device)
@@ -353,29 +337,18 @@ class Scoring:
                 try:
                     append_records(run, [record])
                 except StorageError as error:  # the results still count
-                    self._add_problem(error, "")
+                    self._note("", "", error)
             self._on_episode(run, record)
 
-    def _note(self, run: Path, mode: str, error: SveaError) -> None:
+    def _note(self, run: Path | str, mode: str, error: SveaError) -> None:
         """Remember what could not be evaluated, and where as far as the error does not say."""
         if not self.store:
             raise error
         where = [str(run)] if str(run) not in str(error) else []
         where += [f"in {mode}"] if mode and repr(mode) not in str(error) else []
         with self._reporting:
-            self._add_problem(error, " ".join(where))
-
-    def _add_problem(self, error: SveaError, where: str) -> None:
-        self._places[str(error)][where] = None
-        self.exit_code = self.exit_code or error.exit_code
-
-    def _warn_of_renderer(self, run: Path, config: Config, workers: Workers) -> None:
-        """Warn once if another renderer draws than in the run's training."""
-        warning = other_renderer(run, config, workers.provenance)
-        with self._reporting:
-            if warning and warning not in self._warned:
-                self._warned.add(warning)
-                warn(warning)
+            self._places[str(error)][" ".join(where)] = None
+            self.exit_code = self.exit_code or error.exit_code
 
 
 def _recorded(run: Path) -> list[Record]:

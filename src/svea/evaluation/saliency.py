@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from svea.agents.diagnostics import guided_gradient
-from svea.core.errors import UserError, between
+from svea.core.errors import between
 from svea.evaluation import sheets
 from svea.evaluation.film import Recording, record_each, stacked
 from svea.runs.load import has_critic, load_agent, load_config
@@ -61,9 +61,10 @@ def attention(agent: Agent, images: Tensor) -> Tensor | None:
     if maps is None:
         return None
     layers = maps(agent.masked(images)).mean(2)  # (B, layers, tokens, tokens)
-    passed = torch.eye(layers.shape[-1], device=layers.device).expand(len(layers), -1, -1)
+    shortcut = torch.eye(layers.shape[-1], device=layers.device)
+    passed = shortcut.expand(len(layers), -1, -1)
     for layer in layers.unbind(1):
-        passed = (0.5 * layer + 0.5 * torch.eye(layer.shape[-1], device=layer.device)) @ passed
+        passed = (0.5 * layer + 0.5 * shortcut) @ passed
     reached = passed[:, 0, 1:]  # (B, patches)
     side = round(reached.shape[1] ** 0.5)
     coarse = reached.unflatten(1, (1, side, side))
@@ -122,9 +123,6 @@ def saliency(
         recording.mode: look(agent, recording, samples, guided)
         for recording in record_each(agent, config, modes, size=None, **options)
     }
-    if not shown:
-        task = options.get("task") or config.task
-        raise UserError(f"nothing to look at: no mode of {task} could be shown")
     rows = list(next(iter(shown.values())))
     cells = [[shown[mode][row].numpy() for mode in shown] for row in rows]
     scale = max(1, 160 // cells[0][0].shape[-1])  # small pictures are enlarged

@@ -50,15 +50,9 @@ MOVING = "overlay_drift"
 
 SHEET_MODES = (
     "train",
-    "color_easy",
-    "color_hard",
-    "video_easy",
-    "video_hard",
-    "distracting_cs:0.1",
-    "distracting_cs:0.2",
-    "distracting_cs:0.5",
-    "picture_colors",
-    "picture_video",
+    *("color_easy", "color_hard", "video_easy", "video_hard"),
+    *("distracting_cs:0.1", "distracting_cs:0.2", "distracting_cs:0.5"),
+    *("picture_colors", "picture_video"),
 )
 """The rows of the sheet of environments: the paper's in the order of its appendix, then those that
 fit any environment."""
@@ -99,7 +93,8 @@ def augmentations(
         def draw(task: str) -> Observations:
             observations = torch.as_tensor(_observations(task, samples, seed, size))
             stacks = augment(observations, generator).numpy()
-            return _single_frames(stacks) if MOVING in name else stacks
+            frames = stacks.reshape(-1, 3, *stacks.shape[2:])  # of the first the oldest, ...
+            return frames[:samples] if MOVING in name else stacks
 
         return draw
 
@@ -206,10 +201,8 @@ def sheet_of(
     rows: list[str], titles: list[str], cells: list[list[Observations]], scale: int
 ) -> Image.Image:
     """Lay out cells[row][column], each a batch of observations, with names on the left."""
-    side = cells[0][0].shape[-1] * scale
-    count = len(cells[0][0])
-    block = count * (side + GAP) + 3 * GAP  # the samples of one task
-    head = 40
+    side, head = cells[0][0].shape[-1] * scale, 40
+    block = len(cells[0][0]) * (side + GAP) + 3 * GAP  # the samples of one task
     font = ImageFont.load_default(size=18)
     names = max(LABEL, *(round(font.getlength(row)) + 4 * GAP for row in rows))
     size = (names + len(titles) * block, head + len(rows) * (side + GAP) + GAP)
@@ -226,11 +219,6 @@ def sheet_of(
                 left = names + column * block + index * (side + GAP)
                 sheet.paste(_picture(observation, side), (left, top))
     return sheet
-
-
-def _single_frames(stacks: Observations) -> Observations:
-    """As many single frames as there are stacks: the whole of the first, oldest frame first, ..."""
-    return stacks.reshape(-1, 3, *stacks.shape[2:])[: len(stacks)]
 
 
 def _picture(observation: np.ndarray, side: int) -> Image.Image:

@@ -71,8 +71,6 @@ def tid_scores(
 
     def analyse(run: Path) -> tuple[int, dict[str, Any]]:
         rows = tid(run, modes, on_problem=lambda mode, error: unfit.append(error), **options)
-        if not rows:
-            raise UserError(f"{run}: none of the modes {', '.join(modes)} could be played")
         if rows[0]["of"] == "action":
             notes.append(of_action)
         return rows[0]["decision"], {"of": rows[0]["of"]} | {
