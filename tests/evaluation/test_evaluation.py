@@ -25,14 +25,8 @@ from svea.core.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds
 from svea.envs.rendering import backend
 from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
 from svea.evaluation import requests
-from svea.evaluation.play import (
-    EpisodeResult,
-    Interrupted,
-    Policy,
-    fingerprint,
-    play,
-)
-from svea.evaluation.requests import Request, Scoring, evaluate
+from svea.evaluation.play import EpisodeResult, Interrupted, Policy, play
+from svea.evaluation.requests import Request, Scoring, evaluate, fingerprint
 from svea.runs.load import export, load_agent, load_config
 from svea.runs.records import append_records
 from svea.speed import device

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
+import math
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -13,29 +15,33 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from svea import envs
+from svea import __version__, envs
 from svea.agents.agent import Agent
 from svea.agents.policies import AdaptingPolicy, deployed_policy, random_policy
 from svea.config import Config
 from svea.config.modes import label_mode, modes_for
 from svea.core import importing as modules
-from svea.core.errors import StorageError, SveaError, UserError, between, unknown_name
+from svea.core.errors import (
+    NumericsError,
+    StorageError,
+    SveaError,
+    UserError,
+    between,
+    unknown_name,
+)
 from svea.core.given import Factory, name_task
 from svea.core.seeds import evaluation_seeds
 from svea.core.terminal import warn
 from svea.core.words import listed, plural
+from svea.envs.rendering.backend import PROGRAM, RASTER, choose_renderer
 from svea.envs.workers.pool import Workers, environments_per_process
 from svea.evaluation.episodes import Episodes, check_episodes, episodes_in
 from svea.evaluation.play import (
     EpisodeResult,
     Interrupted,
     check_actions,
-    fingerprint,
-    other_renderer,
     parallel_environments,
     play,
-    record_of,
-    record_template,
 )
 from svea.runs.load import load_agent, load_config, read_config
 from svea.runs.records import (
@@ -349,6 +355,68 @@ class Scoring:
         with self._reporting:
             self._places[str(error)][" ".join(where)] = None
             self.exit_code = self.exit_code or error.exit_code
+
+
+def record_template(
+    config: Config, policy: str, decision: int, weights: str, mode: str, workers: Workers
+) -> Record:
+    """What the records of one run, policy and mode have in common."""
+    is_agent = policy == "agent"
+    adapted = ", adapted" if config.auxiliary == "pad" else ""  # another protocol
+    return {
+        "policy": policy,
+        "task": config.task,
+        "method": config.method,
+        "augment": config.augment,
+        "run_seed": config.seed,
+        "decision": decision if is_agent else 0,
+        "weights": weights if is_agent else None,
+        "actions": config.eval_actions + adapted if is_agent else "uniform",
+        "mode": mode,
+        "svea_version": __version__,
+        "provenance": workers.provenance,
+    }
+
+
+def other_renderer(run: Path, config: Config, provenance: Record) -> str:
+    """What to say where another renderer than the run's draws; nothing if it is the run's.
+
+    A look that the rasteriser leaves to OpenGL by itself is no other renderer.
+    """
+    made_with = read_config(run).get("made_with")
+    before = made_with.get("renderer") if isinstance(made_with, dict) else None
+    here = provenance.get("renderer")
+    if before is None or here is None or before == here:
+        return ""
+    rastered = str(before).startswith(PROGRAM) and not here.startswith(PROGRAM)
+    if rastered and choose_renderer(config.renderer) == RASTER:
+        return ""
+    return f"{run} learned from pictures of {before!r}, and is shown those of {here!r} here"
+
+
+def record_of(template: Record, number: int, episode: EpisodeResult) -> Record:
+    """One line of eval.jsonl."""
+    if not math.isfinite(episode.total):
+        raise NumericsError(f"the return of the episode with seed {episode.seed} is not finite")
+    return template | {
+        "episode": number,
+        "seed": episode.seed,
+        "world": episode.world,
+        "return": episode.total,
+        "length": episode.length,
+        **({} if episode.success is None else {"success": episode.success}),
+        **({} if episode.drawn_by is None else {"drawn_by": episode.drawn_by}),
+    }
+
+
+def fingerprint(agent: Agent) -> str:
+    """A hash of the weights that act and judge: the same for a run's checkpoint and its export."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(agent.state_dict().items()):
+        if name.startswith(("trunk.", "actor.", "critic.")):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _recorded(run: Path) -> list[Record]:
