@@ -19,7 +19,7 @@ from tiny_runs import tiny
 from toy import LENGTH, Toy, return_of_doing_nothing
 
 from svea import __version__
-from svea.agents.policies import EpisodeGenerators, agent_policy, random_policy
+from svea.agents.policies import agent_policy, random_policy
 from svea.core.errors import UserError, WorkerError
 from svea.core.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds, world_order
 from svea.envs.rendering import backend
@@ -124,20 +124,14 @@ def test_ctrl_c_while_environments_start_begins_nothing_else(
 
 @pytest.mark.parametrize(
     ("jobs", "given", "before", "threads"),
-    [
-        (1, {}, 4, 3),
-        (2, {}, 4, 2),
-        (8, {}, 4, 1),
-        (1, {"OMP_NUM_THREADS": "4"}, 4, 4),
-        (1, {}, 1, 1),
-    ],
+    [(1, "", 4, 3), (2, "", 4, 2), (8, "", 4, 1), (1, "OMP_NUM_THREADS", 4, 4), (1, "", 1, 1)],
 )
 def test_agents_leave_cores_to_the_environments(
-    jobs: int, given: dict[str, str], before: int, threads: int, monkeypatch: pytest.MonkeyPatch
+    jobs: int, given: str, before: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OMP_NUM_THREADS, and fewer threads that were set in torch, stay."""
     monkeypatch.setattr(device, "usable_cores", lambda: 4)
-    monkeypatch.setattr(os, "environ", given)
+    monkeypatch.setattr(os, "environ", {given: "4"})
     taken = [before]
     monkeypatch.setattr(torch, "get_num_threads", lambda: taken[-1])
     monkeypatch.setattr(torch, "set_num_threads", taken.append)
@@ -192,16 +186,6 @@ def test_an_episode_that_draws_does_not_depend_on_those_beside_it(
     assert [e.total for e in together] == pytest.approx([e.total for e in alone], abs=tolerance)
     assert len({episode.total for episode in together}) == 5
     assert torch.equal(agent.generator.get_state(), before)
-
-
-def test_generators_follow_their_episodes() -> None:
-    generators = EpisodeGenerators(np.random.default_rng)
-    first = EpisodeResult(1)
-    one, idle = generators([first, None])
-    first.length = 1
-    assert generators([first, None])[0] is one and idle is not one
-    other = generators([EpisodeResult(2), None])[0]
-    assert other.integers(10**9) == np.random.default_rng(2).integers(10**9)
 
 
 def test_random_choices_are_whole_numbers_in_range() -> None:

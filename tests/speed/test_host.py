@@ -27,12 +27,23 @@ def flags() -> Iterator[None]:
     cudnn.allow_tf32, cudnn.benchmark = before[1:]
 
 
-def test_float32_on_a_gpu_is_tf32_unless_exact(flags: None) -> None:
-    for exact in (False, True, False):  # the last: a later run in the process
-        device.prepare(torch.device("cuda"), exact=exact)
-        assert torch.backends.cuda.matmul.allow_tf32 is not exact
-        assert torch.backends.cudnn.allow_tf32 is not exact
-        assert torch.get_float32_matmul_precision() == ("highest" if exact else "high")
+def test_float32_on_a_gpu_is_tf32_unless_exact(
+    flags: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a learner; and of `load_agent`, as `svea eval`, `watch` and `analyze` have no learner."""
+    runs = [train(tiny(tmp_path / p, precision=p, decisions=13)) for p in ("float32", EXACT)]
+    monkeypatch.setattr(load, "choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(load, "_check_sizes", lambda *given: pytest.skip("nothing is made"))
+    for loads in (False, True):
+        for exact in (False, True, False):  # the last: a later run in the process
+            if loads:
+                with pytest.raises(pytest.skip.Exception):
+                    load.load_agent(runs[exact], device="cuda")
+            else:
+                device.prepare(torch.device("cuda"), exact=exact)
+            assert torch.backends.cuda.matmul.allow_tf32 is not exact
+            assert torch.backends.cudnn.allow_tf32 is not exact
+            assert torch.get_float32_matmul_precision() == ("highest" if exact else "high")
 
 
 @pytest.mark.parametrize("precision", ["float32", EXACT])
@@ -47,20 +58,6 @@ def test_the_option_reaches_the_process_and_is_recorded(
     assert asked == [precision == EXACT] * 2
     assert load_config(run).precision == precision
     assert f"cpu in {precision}, " in capsys.readouterr().out
-
-
-def test_an_agent_that_is_loaded_multiplies_as_its_run_does(
-    flags: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`svea eval`, `watch` and `analyze` have no learner: `load_agent` is their door."""
-    runs = [train(tiny(tmp_path / p, precision=p, decisions=13)) for p in ("float32", EXACT)]
-    monkeypatch.setattr(load, "choose_device", lambda name: torch.device("cuda"))
-    monkeypatch.setattr(load, "_check_sizes", lambda *given: pytest.skip("nothing is made"))
-    for run, exact in zip([*runs, runs[0]], (False, True, False), strict=True):
-        with pytest.raises(pytest.skip.Exception):
-            load.load_agent(run, device="cuda")
-        assert torch.backends.cudnn.allow_tf32 is not exact
-        assert torch.get_float32_matmul_precision() == ("highest" if exact else "high")
 
 
 def test_runs_of_both_kinds_do_not_share_a_process_on_a_gpu(

@@ -79,12 +79,3 @@ def test_the_disk_forecast_covers_what_a_run_writes(
     assert on_disk <= files.at_most(asked[0]), "all files and folders, in whole blocks"
     train(tiny(run, decisions=45))
     assert asked[1] < asked[0], "what stands there already is not needed again"
-
-
-def test_the_announcement_says_what_is_masked() -> None:
-    cpu = torch.device("cpu")
-    masked, plain = (
-        preflight.announcement(configure("walker_walk", **changes), cpu, torch.float32, "eager", 0)
-        for changes in ({"mask": "madi"}, {})
-    )
-    assert "mask madi" in masked and "mask" not in plain

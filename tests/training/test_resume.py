@@ -176,22 +176,18 @@ def stored(run: Path) -> dict[str, Any]:
     return json.loads((run / "config.json").read_text())
 
 
-def test_a_run_and_its_records_say_which_pictures_overlay_had(tmp_path: Path) -> None:
+def test_a_run_and_its_records_say_which_pictures_overlay_had_and_it_keeps_them(
+    tmp_path: Path,
+) -> None:
     folder = picture_folder(tmp_path / "photos", 10)
-    overlay = {"augment": "conv|overlay", "overlay_dir": str(folder), "decisions": 14}
-    run = train(tiny(tmp_path / "run", **overlay))
+    overlay = {"augment": "conv|overlay", "overlay_dir": str(folder)}
+    run = train(tiny(tmp_path / "run", **overlay, decisions=14))
     pictures = stored(run)["pictures"]
     assert (pictures["source"], pictures["count"], pictures["of"]) == ("photos", 3, 3)
     assert len(pictures["sha256"]) == 64
     (record,) = evaluate(run, episodes=1)
     assert record["pictures"] == pictures
     assert "pictures" not in stored(train(tiny(tmp_path / "conv", decisions=14)))
-
-
-def test_a_run_does_not_continue_with_other_pictures(tmp_path: Path) -> None:
-    folder = picture_folder(tmp_path / "photos", 10)
-    overlay = {"augment": "overlay", "overlay_dir": str(folder)}
-    run = train(tiny(tmp_path / "run", **overlay, decisions=14))
     before = stored(run)
     Image.new("RGB", (40, 40), (11, 0, 200)).save(folder / "0.png")
     with pytest.raises(UserError, match=r"trained with 3 pictures of photos"):
