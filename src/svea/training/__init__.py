@@ -50,8 +50,8 @@ def train(config: Config | str | Factory, callback: Callback | None = None, **op
             f"{', '.join(options)} given next to a whole configuration; give them to configure"
         )
     config = check(config)
-    with interrupts() as interrupt:
-        for _ in _in_turns(config, interrupt, callback=callback):
+    with interrupts() as interrupt, closing(_in_turns(config, interrupt, callback=callback)) as run:
+        for _ in run:
             pass
     return config.folder
 
