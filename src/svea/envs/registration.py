@@ -178,7 +178,10 @@ def make_env(
 
 
 def register_gymnasium_ids() -> None:
-    """Register every task as `svea/<task>-v0`; doing it twice does no harm."""
+    """Register every task as `svea/<task>-v0`; doing it twice does no harm.
+
+    >>> register_gymnasium_ids()
+    """
     for task in modes.TASKS:
         name = f"svea/{task}-v0"
         if name not in gym.registry:

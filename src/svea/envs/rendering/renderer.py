@@ -339,7 +339,11 @@ def _send_sides(model: Any, cube: int, texture: int, sides: Sequence[int]) -> No
 
 
 def gl_info() -> dict[str, Any]:
-    """What draws here, and the mean time of one 84 px picture of the walker with full rendering."""
+    """What draws here, and the mean time of one 84 px picture of the walker with full rendering.
+
+    >>> gl_info().keys()
+    dict_keys(['backend', 'vendor', 'renderer', 'is_software', 'ms_per_frame'])
+    """
     physics = backend.import_suite().load("walker", "walk", task_kwargs={"random": 0}).physics
     renderer = Renderer(physics.model.ptr, physics.data.ptr, size=84)
     try:
