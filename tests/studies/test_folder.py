@@ -106,7 +106,7 @@ def test_trained_means_evaluated_after_the_last_checkpoint_if_the_run_is_evaluat
         (folder / "checkpoints" / f"{run.decisions:09d}").mkdir()
     first, second = (read_state(tmp_path / str(n), run).progress for n, run in enumerate(runs))
     assert not first.trained
-    assert second.trained and second.missing_modes == ("train",), "those after training are due"
+    assert second.trained and second.left["evaluated"] == ("train",), "those after training are due"
 
 
 def test_checkpoints_that_repeat_the_last_decision_count(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path: Path)
         record("color_hard", 1, 100, "random"),
     ]
     (folder / "eval.jsonl").write_text("".join(lines) + '{"policy": "agent", "decision": 100, "mo')
-    assert read_state(tmp_path, run).progress.missing_modes == ("color_hard",)
+    assert read_state(tmp_path, run).progress.left["evaluated"] == ("color_hard",)
     with (folder / "eval.jsonl").open("a") as file:
         file.write("\n" + record("color_hard", 1))
     assert read_state(tmp_path, run).state == "done"
@@ -153,7 +153,7 @@ def test_each_mode_needs_its_own_number_of_episodes_and_all_means_its_worlds(
             for seed in range(played):
                 line = {"policy": "agent", "decision": 100, "mode": mode, "seed": seed}
                 file.write(json.dumps(line | {"return": 1.0, "provenance": provenance}) + "\n")
-        return read_state(tmp_path, run).progress.missing_modes
+        return read_state(tmp_path, run).progress.left["evaluated"]
 
     assert missing("train", 99) == ("train", "color_hard", "video_easy")
     assert missing("train", 100) == ("color_hard", "video_easy")
@@ -174,11 +174,11 @@ def test_exported_means_this_agent_at_its_last_decision(tmp_path: Path) -> None:
     for other in others:
         write_export(run.export_folder, other)
         progress = read_state(tmp_path, run).progress
-        assert progress.trained and progress.missing_export and not progress.done, other
+        assert progress.trained and progress.left["exported"] and not progress.done, other
     write_export(run.export_folder, config | {"decision": 100, "command": "svea sweep"})
     assert read_state(tmp_path, run).state == "done"
     (run.export_folder / "config.json").write_text("[]")
-    assert read_state(tmp_path, run).progress.missing_export
+    assert read_state(tmp_path, run).progress.left["exported"]
 
 
 def test_damaged_and_long_logs_do_not_hide_the_rest(tmp_path: Path) -> None:

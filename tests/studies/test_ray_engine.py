@@ -41,37 +41,27 @@ def test_an_unreachable_cluster_is_named_before_anything_starts(
             ray.require(Resources(address=address.format(one.getsockname()[1])))
 
 
-class Nodes:
-    """Stands for a connected Ray with these resources."""
-
-    def __init__(self, **resources: float) -> None:
-        self.resources = resources
-
-    def cluster_resources(self) -> dict[str, float]:
-        return self.resources
-
-
 def test_runs_get_gpus_where_there_are_some_and_are_refused_where_they_can_never_fit() -> None:
-    plain, big = Nodes(CPU=8.0), Nodes(CPU=8.0, GPU=2.0)
-    assert ray._gpus_per_run(plain, Resources()) == 0
-    assert ray._gpus_per_run(big, Resources()) == 1
-    assert ray._gpus_per_run(big, Resources(gpus=0.25)) == 0.25
-    assert ray._runs_at_once(big, 1.0, 0.25) == 8
-    assert ray._runs_at_once(big, 2.0, 1.0) == 2
+    plain, big = {"CPU": 8.0}, {"CPU": 8.0, "GPU": 2.0}
+    assert ray._room(plain, Resources()) == (1, 0, 8)
+    assert ray._room(big, Resources()) == (1, 1, 2)
+    assert ray._room(big, Resources(gpus=0.25)) == (1, 0.25, 8)
+    assert ray._room(big, Resources(cpus=8)) == (8, 1, 1)
     with pytest.raises(UserError, match="1 GPUs"):
-        ray._runs_at_once(plain, 1.0, 1.0)
+        ray._room(plain, Resources(gpus=1))
 
 
-class InlineRay(Nodes):
+class InlineRay:
     """Stands for a connected Ray that runs each task at once and loses the first one."""
 
     class exceptions:
         RayTaskError = type("RayTaskError", (Exception,), {})
         RayError = type("RayError", (Exception,), {})
 
-    def __init__(self, **resources: float) -> None:
-        super().__init__(**resources)
-        self.most_in_flight, self.submitted = 0, 0
+    most_in_flight, submitted = 0, 0
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 1.0}
 
     def remote(self, **options: Any) -> Any:
         assert options == {"num_cpus": 1.0, "num_gpus": 0.0, "max_retries": -1}
@@ -99,7 +89,7 @@ class InlineRay(Nodes):
 def test_tasks_are_supplied_as_the_cluster_has_room_and_lost_ones_submitted_again(
     tmp_path: Path,
 ) -> None:
-    study, cluster, refreshed = tiny_study(tmp_path / "study"), InlineRay(CPU=1.0), []
+    study, cluster, refreshed = tiny_study(tmp_path / "study"), InlineRay(), []
 
     def train(call: Any, log: Path, must_stop: Any) -> int:
         write_finished(study.folder, *call.args[1])

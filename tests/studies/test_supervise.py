@@ -198,7 +198,7 @@ def test_what_fails_after_training_does_not_keep_the_rest_from_being_done(tmp_pa
         state = read_state(tmp_path, run, attempts=1)
         assert state.state == "failed" and state.is_tried_again and "exit code 4" in state.reason
     assert state.failures == 2
-    assert state.progress.missing_modes == () and state.progress.missing_export
+    assert state.progress.left["evaluated"] == () and state.progress.left["exported"]
     assert bring(tmp_path, run, attempts=1, execute=Script(exports(run))) == "done"
 
 

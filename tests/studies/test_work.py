@@ -13,7 +13,7 @@ import svea
 from svea.core import files
 from svea.core.errors import UserError
 from svea.runs.layout import replay_bytes
-from svea.studies import Grid, PlannedRun, Study, plan_runs, read_states, work
+from svea.studies import Grid, PlannedRun, Study, plan_runs, read_states
 from svea.studies import engines as local
 from svea.studies.engines import Resources
 from svea.studies.work import Cost, Work, estimate_cost
@@ -65,8 +65,8 @@ def test_the_warm_up_is_no_measure_of_speed(tmp_path: Path) -> None:
     write_finished(tmp_path, study.runs[0], decision=60)
     states = read_states(study)
     found = estimate_cost(states, at_once=1)
-    assert found.seconds is None and work.decisions_made(states) == 0
-    assert work.decisions_left(states) == 200
+    assert found.seconds is None and [state.made for state in states] == [0, 0]
+    assert [state.to_make for state in states] == [100, 100]
     write_finished(tmp_path, study.runs[1], decision=80)
     found = estimate_cost(read_states(study), at_once=1)
     assert found.seconds == pytest.approx((100 + 20) / (80 / 21))

@@ -44,6 +44,8 @@ ATTEMPTS = 3
 """Failed attempts after which a run counts as failed."""
 TAIL_BYTES = 65_536  # of metrics.jsonl: enough for the last evaluation in a dozen modes
 STATES = ("queued", "running", "done", "failed")
+STEPS = ("trained", "exported", "evaluated", "analysed")
+"""What is done for a run, one after the other."""
 HOW_MADE = {"svea_version", "command"}  # in config.json, and not about the agent
 Entry = dict[str, Any]
 """One line of a journal."""
@@ -192,12 +194,10 @@ class Progress:
     """At that line."""
     returns: dict[str, float] = field(default_factory=dict)
     """Mean return of the last evaluation during training, by mode."""
-    trained: bool = False
-    missing_modes: tuple[str, ...] = ()
-    missing_analyses: tuple[str, ...] = ()
-    missing_export: bool = False
     saved: int = -1
     """The decision of its newest checkpoint, -1 without one."""
+    left: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What each of `STEPS` has left to do, by name: modes, analyses."""
 
     @property
     def known(self) -> int:
@@ -205,10 +205,18 @@ class Progress:
         return max(self.decision, self.saved)
 
     @property
+    def trained(self) -> bool:
+        """Whether training is over; what follows it may be left."""
+        return not self.left["trained"]
+
+    @property
     def done(self) -> bool:
         """Whether nothing is left to do."""
-        missing = self.missing_modes or self.missing_analyses or self.missing_export
-        return self.trained and not missing
+        return not any(self.left.values())
+
+    def can(self, step: str) -> bool:
+        """Whether a step is left to do, and can be done."""
+        return bool(self.left[step]) and (self.trained or step == "trained")
 
 
 @dataclass(frozen=True)
@@ -225,6 +233,26 @@ class RunState:
     refused: bool = False
     """The last attempt at something ended with bad input: trying again would not help."""
     reason: str = ""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is queued or running."""
+        return self.state in ("queued", "running")
+
+    @property
+    def made(self) -> int:
+        """Decisions with an update.
+
+        The updates of a warm-up follow at its end, so its speed is another's; a run that is all
+        warm-up has nothing else to be timed by.
+        """
+        at, config = self.progress.decision, self.run.config
+        return 0 if at <= config.warmup < config.decisions else at
+
+    @property
+    def to_make(self) -> int:
+        """Decisions that are left, those of a warm-up included."""
+        return max(self.run.decisions - self.made, 0)
 
     @property
     def is_tried_again(self) -> bool:
@@ -264,28 +292,25 @@ def read_progress(study: Path, run: PlannedRun) -> Progress:
     folder = run_folder(study, run)
     lines = _last_lines(folder / layout.METRICS)
     newest = next(_records(reversed(lines)), {})
-    evaluations = [
-        record
-        for record in _records(line for line in lines if b'"return_mean"' in line)
-        if _is_number(record.get("return_mean"))
-    ]
+    found = _records(line for line in lines if b'"return_mean"' in line)
+    evaluations = [record for record in found if _is_number(record.get("return_mean"))]
     evaluated = evaluations[-1]["decision"] if evaluations else -1
     saved = layout.newest_checkpoint(folder)
     # Without evaluations during training, none is waited for.
     trained = min(saved, evaluated if run.config.eval_every else saved) >= run.decisions
-    seconds = newest.get("seconds")
-    return Progress(
-        decision=newest.get("decision", 0),
-        seconds=seconds if _is_number(seconds) and seconds > 0 else None,
-        returns={str(r.get("mode")): r["return_mean"] for r in evaluations},
-        trained=trained,
-        missing_modes=_missing_modes(folder, run, saved) if trained else run.modes,
-        missing_analyses=tuple(
+    exported = not run.export or (trained and _is_exported(folder, run, saved))
+    left = {
+        "trained": () if trained else ("training",),
+        "exported": () if exported else ("export",),
+        "evaluated": _missing_modes(folder, run, saved) if trained else run.modes,
+        "analysed": tuple(
             name for name in run.analyses if not layout.analysis_file(folder, name).exists()
         ),
-        missing_export=bool(run.export) and not (trained and _is_exported(folder, run, saved)),
-        saved=saved,
-    )
+    }
+    seconds = newest.get("seconds")
+    seconds = seconds if _is_number(seconds) and seconds > 0 else None
+    returns = {str(record.get("mode")): record["return_mean"] for record in evaluations}
+    return Progress(newest.get("decision", 0), seconds, returns, saved, left)
 
 
 def export_is_taken(state: RunState) -> bool:
@@ -317,25 +342,19 @@ def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, .
     """Modes in which the agent of the last decision has played too few episodes."""
     if not run.modes:
         return ()
-    episodes = latest(r for r in read_records(folder) if is_agent(r))
-    played: dict[str, list[Any]] = {mode: [] for mode in run.modes}
-    for episode in episodes:
+    played: dict[str, list[Any]] = {mode: [{}] for mode in run.modes}
+    for episode in latest(r for r in read_records(folder) if is_agent(r)):
         if episode.get("decision") == decision and (mode := str(episode.get("mode"))) in played:
             played[mode].append(episode.get("provenance"))
-    return tuple(
-        mode
-        for mode, provenances in played.items()
-        if len(provenances) < _wanted(episodes_in(run.episodes, mode), provenances)
-    )
-
-
-def _wanted(episodes: int | str, provenances: Sequence[Any]) -> int:
-    """How many episodes of a mode were asked for; how many worlds it has, its records say."""
-    if isinstance(episodes, int):
-        return episodes
-    newest = provenances[-1] if provenances else None
-    worlds = newest.get("worlds") if isinstance(newest, dict) else None
-    return episodes_of_all(worlds if isinstance(worlds, int) else 1)
+    missing = []
+    for mode, (*earlier, newest) in played.items():
+        wanted = episodes_in(run.episodes, mode)
+        if not isinstance(wanted, int):  # each of its worlds; how many it has, its records say
+            worlds = newest.get("worlds") if isinstance(newest, dict) else None
+            wanted = episodes_of_all(worlds if isinstance(worlds, int) else 1)
+        if len(earlier) < wanted:
+            missing.append(mode)
+    return tuple(missing)
 
 
 def _last_lines(path: Path) -> list[bytes]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from svea.config import Config
 from svea.core import files
 from svea.core.errors import StorageError, UserError, unknown_name
 from svea.core.files import make_folder
@@ -100,7 +99,7 @@ class Work:
     @functools.cached_property
     def due(self) -> list[RunState]:
         """The runs to work on: also failed ones that the same command tries again."""
-        going = [state for state in self.states if state.state in ("queued", "running")]
+        going = [state for state in self.states if state.is_active]
         return going + [state for state in self.states if state.is_tried_again]
 
     def require(self) -> None:
@@ -129,10 +128,7 @@ class Work:
         """Write the plan and do what is due; returns the ids of jobs that are only submitted."""
         self.study.save()
         runs = [state.run for state in self.due]
-        submitted: list[str] | None = []
-        if runs:
-            submitted = self._engine.run_study(self.study, runs, self.resources, refresh)
-        return submitted
+        return self._engine.run_study(self.study, runs, self.resources, refresh) if runs else []
 
     @property
     def _engine(self) -> Any:
@@ -141,7 +137,7 @@ class Work:
 
 def _require_exports(study: Study, states: list[RunState]) -> None:
     """Refuse a folder that no agent can be exported to, before hours of training and not after."""
-    waiting = [state for state in states if state.progress.missing_export]
+    waiting = [state for state in states if state.progress.left["exported"]]
     for folder in {state.run.export for state in waiting}:
         if Path(folder).resolve() == (study.folder / "runs").resolve():
             raise UserError(
@@ -216,12 +212,15 @@ def estimate_cost(
     processes = groups(left, together)
     seconds, gpu_hours = None, 0.0 if gpus == 0 else None
     if speeds:  # updates take nearly all of the time
-        each = [decisions_left(group) / len(group) for group in processes]
+        each = [statistics.fmean(state.to_make for state in group) for group in processes]
         total = sum(each) / statistics.fmean(speeds)
         seconds = total / max(min(at_once, len(processes)), 1)
         gpu_hours = None if gpus is None else total * gpus / 3600
-    file_bytes = sum(_file_bytes(state.run.config) for state in left)
-    done, decisions = len(states) - len(left), decisions_left(left)
+    file_bytes = len(left) * files.SMALL_FILES
+    for config in (state.run.config for state in left):
+        replay, agent = layout.replay_bytes(config), layout.agent_bytes(config)
+        file_bytes += layout.folder_bytes(config, replay, agent)
+    done, decisions = len(states) - len(left), sum(state.to_make for state in left)
     return Cost(len(states), done, decisions, len(speeds), seconds, gpu_hours, file_bytes)
 
 
@@ -239,33 +238,12 @@ def _cost(states: list[RunState], on: str, resources: Resources) -> Cost:
     return estimate_cost(states, at_once, gpus, resources.together)
 
 
-def _file_bytes(config: Config) -> int:
-    """Bytes of all files of a run."""
-    replay, agent = layout.replay_bytes(config), layout.agent_bytes(config)
-    return layout.folder_bytes(config, replay, agent) + files.SMALL_FILES
-
-
 def measured_speeds(states: Sequence[RunState]) -> list[float]:
     """Decisions per second of the study's own runs, evaluations included."""
-    timed = [(decisions_made([state]), state.progress.seconds) for state in states]
+    timed = [(state.made, state.progress.seconds) for state in states]
     return [decisions / seconds for decisions, seconds in timed if decisions and seconds]
 
 
 def unfinished(states: Sequence[RunState]) -> list[RunState]:
     """The runs for which something is left to do."""
     return [state for state in states if state.state != "done"]
-
-
-def decisions_made(states: Sequence[RunState]) -> int:
-    """Decisions with an update that these runs have made.
-
-    The updates of a warm-up follow at its end, so its speed is another's; a run that is all warm-up
-    has nothing else to be timed by.
-    """
-    made = [(state.run.config, state.progress.decision) for state in states]
-    return sum(at for config, at in made if not at <= config.warmup < config.decisions)
-
-
-def decisions_left(states: Sequence[RunState]) -> int:
-    """Decisions that these runs still have to make, those of a warm-up included."""
-    return sum(max(s.run.decisions - decisions_made([s]), 0) for s in states)
