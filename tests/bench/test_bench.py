@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -56,7 +55,7 @@ def test_tasks_are_compared_with_the_first_and_may_end_their_episodes():
     assert rows[1]["relative"] == pytest.approx(rows[1]["ms"] / rows[0]["ms"])
 
 
-def test_training_counts_the_decisions_of_all_seeds() -> None:
+def test_training_counts_the_decisions_of_all_seeds():
     settings: dict[str, Any] = {k: v for k, v in TINY.items() if k not in ("decisions", "warmup")}
     row = time_training([0, 1], 0.3, task="toy:make", envs=1, **settings)
     assert (row["seeds"], row["envs"]) == (2, 1)
@@ -78,12 +77,12 @@ def test_training_counts_the_decisions_of_all_seeds() -> None:
         lambda: time_updates(["sveaa"], device=timing.CPU),
     ],
 )
-def test_nothing_to_measure_is_refused(measure: Callable[[], object]) -> None:
+def test_nothing_to_measure_is_refused(measure):
     with pytest.raises(UserError):
         measure()
 
 
-def test_every_augmentation_is_timed_with_its_loop_next_to_a_yardstick() -> None:
+def test_every_augmentation_is_timed_with_its_loop_next_to_a_yardstick():
     reference, shift, of_bytes = time_augmentations(["shift"], batch=2, size=12, repeats=3)
     assert (reference["name"], reference["loop_ms"], reference["relative"]) == (REFERENCE, None, 1)
     assert (shift["name"], of_bytes["name"]) == ("shift", "shift (uint8)")
@@ -94,13 +93,13 @@ def test_every_augmentation_is_timed_with_its_loop_next_to_a_yardstick() -> None
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[str, timing.Row]:
+def rows():
     methods = ("svea", "drq", "madi", "sgqn")
     made = time_updates(methods, device=timing.CPU, how="eager", batch=1, repeats=1)
     return dict(zip(methods, made, strict=True))
 
 
-def test_operations_are_those_of_the_paper_s_shapes(rows: dict[str, timing.Row]) -> None:
+def test_operations_are_those_of_the_paper_s_shapes(rows):
     """By hand: 11 layers of 32 filters, 84 -> 41 pixels, then two less with every layer."""
     first = 2 * 9 * 9 * 32 * 41**2
     forward = first + sum(2 * 9 * 32 * 32 * side**2 for side in range(39, 20, -2))
@@ -111,7 +110,7 @@ def test_operations_are_those_of_the_paper_s_shapes(rows: dict[str, timing.Row])
         assert 1 <= rows[method]["gflop"] * 1e9 / passes < 1.06, method
 
 
-def test_svea_trains_no_more_parameters_than_drq(rows: dict[str, timing.Row]) -> None:
+def test_svea_trains_no_more_parameters_than_drq(rows):
     """The paper's cost claim; the number by hand for 32 filters, 100 and 1,024 units, 6 actions."""
     trunk = (9 * 9 + 1) * 32 + 10 * (9 * 32 + 1) * 32
     projection = 32 * 21 * 21 * 100 + 100 + 2 * 100  # with LayerNorm
@@ -121,7 +120,7 @@ def test_svea_trains_no_more_parameters_than_drq(rows: dict[str, timing.Row]) ->
     assert rows["svea"]["parameters"] == rows["drq"]["parameters"] == by_hand
 
 
-def test_the_masker_and_the_attributions_are_counted(rows: dict[str, timing.Row]) -> None:
+def test_the_masker_and_the_attributions_are_counted(rows):
     """MaDi's masker has 219 million multiplications per observation; SGQN adds passes and more."""
     madi, sgqn = rows["madi"], rows["sgqn"]
     mask = 2 * 3 * 84**2 * 9 * (3 * 32 + 32 * 32 + 32)  # of one observation, forward

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +14,7 @@ from svea.studies import Grid, open_study, plan_runs, read_study
 from svea.studies.folder import read_state
 
 
-def test_a_study_grows_but_is_never_another_one(tmp_path: Path) -> None:
+def test_a_study_grows_but_is_never_another_one(tmp_path):
     open_study(tmp_path / "s", short(seeds="0-1")).save()
     open_study(tmp_path / "s", short(seeds="1-3")).save()
     names = {run.name for run in read_study(tmp_path / "s").runs}
@@ -32,7 +28,7 @@ def test_a_study_grows_but_is_never_another_one(tmp_path: Path) -> None:
         open_study(tmp_path / "s", short(), title="paper")
 
 
-def test_the_plan_of_a_run_is_what_was_asked_last(tmp_path: Path) -> None:
+def test_the_plan_of_a_run_is_what_was_asked_last(tmp_path):
     asked: list[dict[str, Any]] = [
         {"modes": ["train", "color_hard"], "episodes": {"default": 2, "color_hard": 3},
          "analyses": ["q-gap"], "export": tmp_path / "exports"},
@@ -45,7 +41,7 @@ def test_the_plan_of_a_run_is_what_was_asked_last(tmp_path: Path) -> None:
     assert read_study(tmp_path / "s").runs == (*again, *both), "the other run keeps its plan"
 
 
-def test_folders_that_are_no_study_are_refused(tmp_path: Path) -> None:
+def test_folders_that_are_no_study_are_refused(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").touch()
     with pytest.raises(UserError):
@@ -58,7 +54,7 @@ def test_folders_that_are_no_study_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("episodes", [7, "all", {"train": "all", "default": 3}])
-def test_a_study_comes_back_from_its_file(tmp_path: Path, episodes: Any) -> None:
+def test_a_study_comes_back_from_its_file(tmp_path, episodes):
     runs = plan_runs([Grid(["walker_walk"])], SHORT, modes=["train"], episodes=episodes)
     study = open_study(tmp_path / "s", runs)
     study.save()
@@ -73,7 +69,7 @@ def test_a_study_comes_back_from_its_file(tmp_path: Path, episodes: Any) -> None
 # How far a run is ---------------------------------------------------------------------------------
 
 
-def test_states_come_from_the_folders_alone(tmp_path: Path) -> None:
+def test_states_come_from_the_folders_alone(tmp_path):
     runs = short(seeds="0-6")
     _, half, done, once, spent, refused, locked = runs
     write_finished(tmp_path, half, decision=50)
@@ -95,9 +91,7 @@ def test_states_come_from_the_folders_alone(tmp_path: Path) -> None:
     assert read_state(tmp_path, locked).state == "queued"
 
 
-def test_trained_means_evaluated_after_the_last_checkpoint_if_the_run_is_evaluated(
-    tmp_path: Path,
-) -> None:
+def test_trained_means_evaluated_after_the_last_checkpoint_if_the_run_is_evaluated(tmp_path):
     values = [SHORT, SHORT | {"eval_every": 0}]
     runs = [plan_runs([Grid(["walker_walk"])], one, modes=["train"])[0] for one in values]
     for number, run in enumerate(runs):
@@ -109,7 +103,7 @@ def test_trained_means_evaluated_after_the_last_checkpoint_if_the_run_is_evaluat
     assert second.trained and second.left["evaluated"] == ("train",), "those after training are due"
 
 
-def test_checkpoints_that_repeat_the_last_decision_count(tmp_path: Path) -> None:
+def test_checkpoints_that_repeat_the_last_decision_count(tmp_path):
     """Two interruptions of the last evaluation leave only repetitions, since two are kept."""
     (run,) = short()
     folder = write_finished(tmp_path, run)
@@ -119,7 +113,7 @@ def test_checkpoints_that_repeat_the_last_decision_count(tmp_path: Path) -> None
     assert read_state(tmp_path, run).state == "done"
 
 
-def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path: Path) -> None:
+def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path):
     (run,) = plan_runs([Grid(["walker_walk"])], SHORT, modes=["train", "color_hard"], episodes=2)
     folder = write_finished(tmp_path, run)
 
@@ -140,9 +134,7 @@ def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path: Path)
     assert read_state(tmp_path, run).state == "done"
 
 
-def test_each_mode_needs_its_own_number_of_episodes_and_all_means_its_worlds(
-    tmp_path: Path,
-) -> None:
+def test_each_mode_needs_its_own_number_of_episodes_and_all_means_its_worlds(tmp_path):
     episodes = {"default": "all", "color_hard": 3}
     modes = ["train", "color_hard", "video_easy"]
     (run,) = plan_runs([Grid(["walker_walk"])], SHORT, modes=modes, episodes=episodes)
@@ -163,7 +155,7 @@ def test_each_mode_needs_its_own_number_of_episodes_and_all_means_its_worlds(
     assert missing("color_hard", 3) == () and read_state(tmp_path, run).state == "done"
 
 
-def test_exported_means_this_agent_at_its_last_decision(tmp_path: Path) -> None:
+def test_exported_means_this_agent_at_its_last_decision(tmp_path):
     (run,) = plan_runs([Grid(["walker_walk"])], SHORT, export=tmp_path / "exports")
     assert run.export_folder == tmp_path / "exports" / run.name
     folder, config = write_finished(tmp_path, run), {"task": "walker_walk", "seed": 0}
@@ -181,7 +173,7 @@ def test_exported_means_this_agent_at_its_last_decision(tmp_path: Path) -> None:
     assert read_state(tmp_path, run).progress.left["exported"]
 
 
-def test_damaged_and_long_logs_do_not_hide_the_rest(tmp_path: Path) -> None:
+def test_damaged_and_long_logs_do_not_hide_the_rest(tmp_path):
     (run,) = short()
     log = write_finished(tmp_path, run) / "metrics.jsonl"
     line = json.dumps({"kind": "train", "decision": 1, "seconds": 0.1, "critic_loss": 0.5}) + "\n"
@@ -190,11 +182,3 @@ def test_damaged_and_long_logs_do_not_hide_the_rest(tmp_path: Path) -> None:
     write_journal(tmp_path, run, "failed").open("ab").write(b'[1]\n{"event": "en')
     state = read_state(tmp_path, run)
     assert (state.state, state.failures, state.progress.decision) == ("done", 0, 100)
-
-
-def test_status_and_supervision_do_not_import_torch() -> None:
-    """It would take longer than the status of thousands of runs, and its memory in every worker."""
-    code = "import sys, svea.studies.supervise, svea.cli.sweep; sys.exit('torch' in sys.modules)"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    command = [sys.executable, "-c", code]
-    assert subprocess.run(command, env=environment, check=False).returncode == 0

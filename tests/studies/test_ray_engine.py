@@ -31,9 +31,7 @@ ray_is_there = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("address", "words"), [("nowhere", "HOST:PORT"), ("127.0.0.1:{}", "127.0.0.1")]
 )
-def test_an_unreachable_cluster_is_named_before_anything_starts(
-    address: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_cluster_is_named_before_anything_starts(address, words, monkeypatch):
     monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: object())
     with socket.socket() as one:  # a port that nothing listens on
         one.bind(("127.0.0.1", 0))
@@ -41,7 +39,7 @@ def test_an_unreachable_cluster_is_named_before_anything_starts(
             ray.require(Resources(address=address.format(one.getsockname()[1])))
 
 
-def test_runs_get_gpus_where_there_are_some_and_are_refused_where_they_can_never_fit() -> None:
+def test_runs_get_gpus_where_there_are_some_and_are_refused_where_they_can_never_fit():
     plain, big = {"CPU": 8.0}, {"CPU": 8.0, "GPU": 2.0}
     assert ray._room(plain, Resources()) == (1, 0, 8)
     assert ray._room(big, Resources()) == (1, 1, 2)
@@ -86,9 +84,7 @@ class InlineRay:
         return list(reference[1])
 
 
-def test_tasks_are_supplied_as_the_cluster_has_room_and_lost_ones_submitted_again(
-    tmp_path: Path,
-) -> None:
+def test_tasks_are_supplied_as_the_cluster_has_room_and_lost_ones_submitted_again(tmp_path):
     study, cluster, refreshed = tiny_study(tmp_path / "study"), InlineRay(), []
 
     def train(call: Any, log: Path, must_stop: Any) -> int:
@@ -117,7 +113,7 @@ def two_nodes() -> Iterator[tuple[Any, Any]]:
 
 
 @pytest.fixture
-def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+def on_loopback(monkeypatch):
     importable(monkeypatch)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # all ports on loopback
@@ -125,9 +121,7 @@ def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @ray_is_there
-def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(
-    tmp_path: Path, on_loopback: None
-) -> None:
+def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(tmp_path, on_loopback):
     """All runs finish, with the results of an undisturbed study."""
     runs = tiny_runs(seeds="0-3", decisions=300, save_every=40, eval_every=150, log_every=50)
     alone = tiny_study(tmp_path / "alone", *runs)
@@ -167,8 +161,8 @@ def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(
 @pytest.mark.slow
 @ray_is_there
 def test_a_cluster_of_its_own_listens_on_loopback_only_and_shows_no_dashboard(
-    tmp_path: Path, on_loopback: None
-) -> None:
+    tmp_path, on_loopback
+):
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0", decisions=14))
     script = "import test_ray_engine, sys; test_ray_engine.run_and_list_ports(*sys.argv[1:])"
     path = os.pathsep.join([str(Path(__file__).parent), os.environ["PYTHONPATH"]])

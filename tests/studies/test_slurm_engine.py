@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,8 +55,8 @@ slurm_is_wanted = pytest.mark.skipif(
     ],
 )
 def test_what_is_missing_is_named_before_anything_starts(
-    engine: str, package: Any, words: str, tmp_path: Path, monkeypatch: Any, capsys: Any
-) -> None:
+    engine, package, words, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: package)
     monkeypatch.setattr(slurm.shutil, "which", lambda name: None)
     flags = ["--tasks", "walker_walk", "--set", "decisions=9", "--out", str(tmp_path / "study")]
@@ -69,9 +68,7 @@ def test_what_is_missing_is_named_before_anything_starts(
 @pytest.mark.parametrize(
     "resources", [Resources(time_limit="none"), Resources(time_limit="30s"), Resources(gpus=0.5)]
 )
-def test_what_slurm_cannot_do_is_refused(
-    resources: Resources, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_slurm_cannot_do_is_refused(resources, monkeypatch):
     monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(slurm.shutil, "which", lambda name: "/usr/bin/sbatch")
     with pytest.raises(UserError, match="allowed"):
@@ -92,9 +89,7 @@ class Executor:
         return SimpleNamespace(job_id=f"7_{len(self.jobs) - 1}")
 
 
-def test_only_runs_that_are_not_in_the_queue_are_submitted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_runs_that_are_not_in_the_queue_are_submitted(tmp_path, monkeypatch, capsys):
     study, executor = tiny_study(tmp_path / "study"), Executor()
     (study.folder / "slurm").mkdir()
     monkeypatch.setattr(slurm, "make_executor", lambda study, resources, cluster: executor)
@@ -110,7 +105,7 @@ def test_only_runs_that_are_not_in_the_queue_are_submitted(
     assert "2 runs already in SLURM's queue\nsubmitted;" in shown
 
 
-def test_a_queue_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_does_not_answer_is_named(monkeypatch):
     def hang(command: list[str], seconds: float) -> None:
         raise subprocess.TimeoutExpired(command, seconds)
 
@@ -122,8 +117,8 @@ def test_a_queue_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 @submitit_is_there
 def test_jobs_of_submitit_end_like_an_undisturbed_study_also_after_a_preemption(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     import submitit
 
     importable(monkeypatch)
@@ -145,9 +140,7 @@ def test_jobs_of_submitit_end_like_an_undisturbed_study_also_after_a_preemption(
 @pytest.mark.slow
 @submitit_is_there
 @slurm_is_wanted
-def test_a_real_slurm_requeues_a_preempted_run_which_saved_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_real_slurm_requeues_a_preempted_run_which_saved_in_time(tmp_path, monkeypatch):
     importable(monkeypatch)
     runs = tiny_runs(seeds="0-1", decisions=600, save_every=300, eval_every=300, log_every=50)
     alone = tiny_study(tmp_path / "alone", *runs)
@@ -177,8 +170,8 @@ def test_a_real_slurm_requeues_a_preempted_run_which_saved_in_time(
 @submitit_is_there
 @slurm_is_wanted
 def test_cancel_takes_waiting_jobs_out_of_the_queue_and_lets_running_ones_save(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     importable(monkeypatch)
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0-3", decisions=100_000))
     low = Resources(cpus=2, time_limit="10m", slurm=("partition=low",))

@@ -244,7 +244,7 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
 
 def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
     """Run a study, perhaps after a question, or list what it would run; returns the exit code."""
-    work = Work.left_of(study, flags.on, flags)
+    work = Work(study, flags.on, flags)
     limit = flags.seconds("none") if flags.on == "local" else math.inf
     if flags.dry_run:
         for line in dry_run_lines(study, work.states):
@@ -255,7 +255,7 @@ def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
             work.require_space()
         except UserError as error:  # a plan is a plan on any disk
             warn(f"the study would be refused here: {error}")
-        work.require_engine()
+        work.engine.require(flags)
         return 0
     for line in _notes_before(study, work.states):
         print(line)

@@ -6,8 +6,7 @@
     journal/NAME.log      what those attempts printed
     cancel                exists after `svea sweep cancel`: every run saves and stops
 
-Nothing else is remembered: an engine, its driver and its machines may all be lost, and the same
-command continues from these folders.
+Nothing else is remembered: engine, driver and machines may be lost, and the same command continues.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import dataclasses
 import json
 import os
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,8 +79,7 @@ class Study:
     def save(self) -> None:
         """Write the plan: these runs as they are now, and the others of earlier plans as they were.
 
-        What follows training is not added up, so that `svea sweep status` waits for what the last
-        command asked for, and for nothing else.
+        So `svea sweep status` waits for what the last command asked for, and for nothing else.
         """
         earlier = read_study(self.folder).runs if (self.folder / "study.json").exists() else ()
         runs = {run.name: run for run in (*earlier, *self.runs)}
@@ -112,8 +109,7 @@ def open_study(
 ) -> Study:
     """A study in a folder: a new one, or the one that is there if it is the same.
 
-    A study may grow and shrink. But a run of the same name must mean the same, and without a
-    common title or run it is another study.
+    It may grow and shrink; a run of one name must mean the same, and the title or a run be common.
     """
     if attempts < 1:
         raise UserError(f"attempts is {attempts}; allowed: 1 or more")
@@ -127,9 +123,14 @@ def open_study(
     known = {run.name: run for run in existing.runs}
     same = [run for run in runs if run.name in known]
     for run in same:
-        if differences := _differences(known[run.name], run):
+        before, now = known[run.name].values, run.values
+        names = [n for n in sorted({**before, **now}) if before.get(n) != now.get(n)]
+        if names:
+            words = [
+                f"{n} {before.get(n, 'default')} there, {now.get(n, 'default')} here" for n in names
+            ]
             raise UserError(
-                f"{folder} holds another study; its run {run.name} differs:\n  {differences}\n"
+                f"{folder} holds another study; its run {run.name} differs:\n  {', '.join(words)}\n"
                 "Give the same options to continue it, or another --out"
             )
     if existing.title != title or not (title or same):
@@ -142,11 +143,7 @@ def open_study(
 
 
 def read_study(folder: Path) -> Study:
-    """The study in a folder.
-
-    Raises:
-        UserError: The folder holds no study, or a damaged one.
-    """
+    """The study in a folder, which must hold an undamaged one."""
     folder = Path(folder).absolute()
     path = folder / "study.json"
     if not path.exists():
@@ -174,13 +171,6 @@ def _planned(entry: dict[str, Any]) -> PlannedRun:
     return PlannedRun(**values)
 
 
-def _differences(old: PlannedRun, new: PlannedRun) -> str:
-    """Options in which two runs of one name would train differently, in words."""
-    before, now = (defaultdict(lambda: "default", run.values) for run in (old, new))
-    names = sorted(name for name in {**before, **now} if before[name] != now[name])
-    return ", ".join(f"{name} {before[name]} there, {now[name]} here" for name in names)
-
-
 # How far a run is ---------------------------------------------------------------------------------
 
 
@@ -194,8 +184,7 @@ class Progress:
     """At that line."""
     returns: dict[str, float] = field(default_factory=dict)
     """Mean return of the last evaluation during training, by mode."""
-    saved: int = -1
-    """The decision of its newest checkpoint, -1 without one."""
+    saved: int = -1  # without a checkpoint
     left: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What each of `STEPS` has left to do, by name: modes, analyses."""
 
@@ -241,10 +230,9 @@ class RunState:
 
     @property
     def made(self) -> int:
-        """Decisions with an update.
+        """Decisions with an update: those of a warm-up follow at its end and take another time.
 
-        The updates of a warm-up follow at its end, so its speed is another's; a run that is all
-        warm-up has nothing else to be timed by.
+        A run that is all warm-up has nothing else to be timed by.
         """
         at, config = self.progress.decision, self.run.config
         return 0 if at <= config.warmup < config.decisions else at

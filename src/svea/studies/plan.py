@@ -99,8 +99,8 @@ def plan_runs(
 ) -> tuple[PlannedRun, ...]:
     """Check every combination before anything starts, and name it.
 
-    All runs have the `common` options of training, and the `suffix` in their names, before the
-    seed. A group of modes is what each run's task has of it. The rest is as in `PlannedRun`.
+    All runs have the `common` options of training, and the `suffix` in their names. A group of
+    modes is what each run's task has of it. The rest is as in `PlannedRun`.
 
     Example:
         >>> grid = Grid(["walker_walk"], ["svea", "drq"], seeds="0-4")
@@ -150,11 +150,7 @@ def plan_runs(
 
 
 def resolve(values: Values) -> Config:
-    """The configuration of a run, checked.
-
-    Runs that differ only in their seed are resolved once: checking takes milliseconds, and a study
-    may have ten thousand seeds.
-    """
+    """The configuration of a run, checked: once for all seeds, as it takes milliseconds."""
     rest = dict(values)
     seed = rest.pop("seed", None)
     if type(seed) is not int or not 0 <= seed <= LARGEST:
@@ -174,10 +170,7 @@ def _resolve(values: str) -> Config:
 
 
 def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
-    """The grids of a TOML file, and its other settings (set, modes, episodes, export).
-
-    It holds one grid's keys at its top, or several as `[[grid]]`.
-    """
+    """The grids of a TOML file, at its top or as `[[grid]]`, and its other settings."""
     if path.suffix != ".toml" or not path.is_file():
         raise UserError(
             f"no study file {str(path)!r}; allowed: a file that ends in .toml, or flags"

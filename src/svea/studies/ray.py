@@ -1,9 +1,8 @@
 """The engine of a Ray cluster: runs as tasks that survive the loss of nodes and of the driver.
 
-A task is `supervise`. When its node dies, Ray starts it again elsewhere and it resumes from the
-run's folder; when the driver dies, Ray ends its tasks (their runs save), and the same command
-continues. A cluster started here opens ports on the loopback interface only, shows no dashboard and
-reports no usage.
+When a task's node dies, Ray starts it again elsewhere and it resumes from the run's folder; when
+the driver dies, Ray ends its tasks (their runs save), and the same command continues. A cluster
+started here opens ports on the loopback interface only, shows no dashboard and reports no usage.
 """
 
 from __future__ import annotations
@@ -112,10 +111,9 @@ def _is_to_be_tried_again(ray: Any, task: Any, run: PlannedRun, lost: Counter[st
 
 
 def as_task(folder: str) -> Callable[[bytes], Any]:
-    """A task that makes a pickled call, after it has put a folder last on the path.
+    """A task that puts a folder, which Ray puts first, last on the path, and makes a pickled call.
 
-    Ray puts the driver's working folder first. So the task is a function that is pickled by value,
-    and its argument is bytes: the path is right before anything of svea is imported.
+    It is itself pickled by value: the path is right before anything of svea is imported.
     """
 
     def task(pickled: bytes) -> Any:

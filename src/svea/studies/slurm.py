@@ -78,7 +78,7 @@ def run_study(
 ) -> list[str]:
     """Submit runs that are not in SLURM's queue yet, and return their job ids at once.
 
-    The cluster is local for submitit's executor on this machine, which tests use.
+    In tests the cluster is `local`, submitit's executor on this machine.
     """
     executor = make_executor(study, resources, cluster)
     submitted = read_jobs(study.folder)

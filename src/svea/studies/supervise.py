@@ -89,11 +89,7 @@ def supervise(
 
 
 def groups(runs: Sequence[Any], size: int) -> list[Sequence[Any]]:
-    """The runs that share a process, in the order of the plan.
-
-    >>> groups("abcde", 2)
-    ['ab', 'cd', 'e']
-    """
+    """The runs that share a process, in the order of the plan."""
     return [runs[start : start + size] for start in range(0, len(runs), size)]
 
 
@@ -229,8 +225,7 @@ def call_in_process(
 ) -> int:
     """Wait for the exit code of a call in a process of its own; when it must stop, it saves first.
 
-    The process has further variables of the environment, inherits the runs' locks, and ends with
-    this one.
+    It has further variables of the environment, inherits the runs' locks, and ends with this one.
     """
     opened = os.fdopen(files.descriptor(log, APPEND), "ab")
     with opened as output, tempfile.TemporaryFile() as sent:
@@ -253,10 +248,7 @@ def call_in_process(
 
 
 def main(call: str, name: str) -> int:
-    """The other end of `call_in_process`.
-
-    The call lies pickled in a file with this descriptor; the name is for lists of processes.
-    """
+    """Its other end: the call lies pickled in this descriptor; lists of processes show the name."""
     for number in (signal.SIGUSR1, signal.SIGUSR2):  # by which batch systems warn a whole job
         signal.signal(number, signal.SIG_IGN)  # inherited by the environments' processes too
     importing.count_typed_alone()

@@ -71,7 +71,7 @@ def sweep(
     chosen = [grids] if isinstance(grids, Grid) else grids
     runs = plan_runs(chosen, options, modes=[*modes], episodes=episodes, export=export)
     study = open_study(Path(out), runs, attempts=attempts)
-    work = Work.left_of(study, on, resources or Resources())
+    work = Work(study, on, resources or Resources())
     work.require()
     work.run(refresh)
     return read_states(study)
@@ -84,17 +84,36 @@ class Work:
     study: Study
     on: str
     resources: Resources
-    states: list[RunState]
-    cost: Cost
 
-    @classmethod
-    def left_of(cls, study: Study, on: str, resources: Resources) -> Work:
-        """Read the study's folders, and estimate."""
-        if on not in ENGINES:
-            raise unknown_name("engine", on, ENGINES)
-        resources.check(on)
-        states = read_states(study)
-        return cls(study, on, resources, states, _cost(states, on, resources))
+    def __post_init__(self) -> None:
+        """Refuse what no engine can do."""
+        if self.on not in ENGINES:
+            raise unknown_name("engine", self.on, ENGINES)
+        self.resources.check(self.on)
+
+    @functools.cached_property
+    def engine(self) -> Any:
+        """The engine's module."""
+        return importlib.import_module(ENGINES[self.on])
+
+    @functools.cached_property
+    def states(self) -> list[RunState]:
+        """How far the runs are, by the study's folders."""
+        return read_states(self.study)
+
+    @functools.cached_property
+    def cost(self) -> Cost:
+        """What is left, on this engine."""
+        states, asked = self.states, self.resources
+        at_once, gpus = asked.jobs or len(states), max(asked.gpus, 0.0)
+        if self.on == "local":
+            slots = find_slots([state.run.config for state in unfinished(states)], asked)
+            at_once, used = len(slots), {slot[GPU] for slot in slots if GPU in slot}
+            gpus = len(used) / at_once
+        elif self.on == "ray":
+            at_once = asked.jobs or max(int(usable_cores() // (asked.cpus or 1)), 1)
+        unknown = self.on == "ray" and asked.gpus < 0  # one, if the cluster has GPUs
+        return estimate_cost(states, at_once, None if unknown else gpus, asked.together)
 
     @functools.cached_property
     def due(self) -> list[RunState]:
@@ -106,12 +125,8 @@ class Work:
         """Refuse, before anything starts, what this machine, engine or disk cannot do."""
         self.require_space()
         if self.due:
-            self.require_engine()
+            self.engine.require(self.resources)
             _require_exports(self.study, self.due)
-
-    def require_engine(self) -> None:
-        """Refuse what the engine cannot run."""
-        self._engine.require(self.resources)
 
     def require_space(self) -> None:
         """Refuse a study that the disk cannot hold."""
@@ -128,11 +143,7 @@ class Work:
         """Write the plan and do what is due; returns the ids of jobs that are only submitted."""
         self.study.save()
         runs = [state.run for state in self.due]
-        return self._engine.run_study(self.study, runs, self.resources, refresh) if runs else []
-
-    @property
-    def _engine(self) -> Any:
-        return importlib.import_module(ENGINES[self.on])
+        return self.engine.run_study(self.study, runs, self.resources, refresh) if runs else []
 
 
 def _require_exports(study: Study, states: list[RunState]) -> None:
@@ -172,15 +183,11 @@ class Cost:
 
     runs: int
     done: int
-    decisions: int
-    """That the others still have to make."""
-    timed: int
-    """Runs whose speed is known."""
-    seconds: float | None
-    """Until all are done; None where no speed is known."""
+    decisions: int  # that the others still have to make
+    timed: int  # runs whose speed is known
+    seconds: float | None  # until all are done; None where no speed is known
     gpu_hours: float | None
-    file_bytes: int
-    """Of the files in their folders, once all are trained."""
+    file_bytes: int  # in their folders, once all are trained
 
     def lines(self, limit: float = math.inf) -> list[str]:
         """The estimates in words, where each call of the study stops after `limit` seconds."""
@@ -207,8 +214,7 @@ def estimate_cost(
     Each takes a share of the GPUs (None: unknown before it starts) and has several runs together,
     which end together: the longer have more turns.
     """
-    left = unfinished(states)
-    speeds = measured_speeds(states)
+    left, speeds = unfinished(states), measured_speeds(states)
     processes = groups(left, together)
     seconds, gpu_hours = None, 0.0 if gpus == 0 else None
     if speeds:  # updates take nearly all of the time
@@ -222,20 +228,6 @@ def estimate_cost(
         file_bytes += layout.folder_bytes(config, replay, agent)
     done, decisions = len(states) - len(left), sum(state.to_make for state in left)
     return Cost(len(states), done, decisions, len(speeds), seconds, gpu_hours, file_bytes)
-
-
-def _cost(states: list[RunState], on: str, resources: Resources) -> Cost:
-    """The estimate for an engine."""
-    at_once = resources.jobs or len(states)
-    gpus: float | None = max(resources.gpus, 0.0)
-    if on == "local":
-        slots = find_slots([state.run.config for state in unfinished(states)], resources)
-        at_once, used = len(slots), {slot[GPU] for slot in slots if GPU in slot}
-        gpus = len(used) / at_once
-    elif on == "ray":
-        gpus = None if resources.gpus < 0 else gpus  # one, if the cluster has GPUs
-        at_once = resources.jobs or max(int(usable_cores() // (resources.cpus or 1)), 1)
-    return estimate_cost(states, at_once, gpus, resources.together)
 
 
 def measured_speeds(states: Sequence[RunState]) -> list[float]:
