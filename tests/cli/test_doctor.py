@@ -14,12 +14,10 @@ from packaging.requirements import Requirement
 
 from svea.cli import doctor
 from svea.core import errors, machine
-from svea.evaluation import play
 from svea.speed import device
 
 # Kept before `healthy` replaces them.
 MEASURE_GL = doctor.measure_gl
-MEASURE_CORES = machine.usable_cores
 MISSING_FOR_COMPILING = device.missing_for_compiling
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
@@ -136,15 +134,6 @@ def test_an_uninstalled_source_tree_is_checked_without_versions(monkeypatch):
     monkeypatch.setattr(doctor.importlib.metadata, "requires", absent)
     assert finding("packages").status == "warning" and finding("disk").status == "ok"
     assert doctor.run([]) == 0
-
-
-def test_training_and_doctor_count_the_same_cores(monkeypatch):
-    monkeypatch.setattr(machine, "usable_cores", MEASURE_CORES)
-    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: range(12), raising=False)
-    monkeypatch.setattr(machine, "_control_groups", lambda: [Path("/group")])
-    monkeypatch.setattr(machine, "_core_quota", lambda group: 3.0)
-    assert finding("cpu").value.startswith("3 cores, ")
-    assert play.usable_cores() == device.usable_cores() == 3
 
 
 @pytest.mark.parametrize(

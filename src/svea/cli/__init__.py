@@ -65,7 +65,10 @@ def main(arguments: list[str] | None = None) -> int:
 def run_verb(verb: str, arguments: list[str]) -> int:
     """Import the module of a verb, read its arguments, and run it."""
     if verb in ("-h", "--help", "help"):
-        print(overview())
+        print("svea: image-based reinforcement learning that stays stable under augmentation\n")
+        for name, (_, about) in VERBS.items():
+            print(f"  svea {name:<10} {about}")
+        print("\n`svea VERB --help` lists its options; `svea doctor` checks this machine.")
         return 0
     if verb in ("-V", "--version", "version"):
         print(f"svea {__version__}")
@@ -79,11 +82,3 @@ def run_verb(verb: str, arguments: list[str]) -> int:
     from svea.cli.arguments import parse  # not at the top: `svea doctor` may run without tyro
 
     return parse(found, verb, arguments)
-
-
-def overview() -> str:
-    """What `svea --help` prints."""
-    lines = ["svea: image-based reinforcement learning that stays stable under augmentation", ""]
-    lines += [f"  svea {verb:<10} {about}" for verb, (_, about) in VERBS.items()]
-    lines += ["", "`svea VERB --help` lists its options; `svea doctor` checks this machine."]
-    return "\n".join(lines)

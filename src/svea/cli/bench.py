@@ -136,8 +136,6 @@ def train(
     """Time training end to end: decisions per second, environments and updates together.
 
     Args:
-        task: which task.
-        method: which method.
         encoder: cnn, vit, drqv2, frames or module:class; default: the method's own.
         preset: sizes: paper or quick.
         envs: environments of each seed.

@@ -67,21 +67,17 @@ DEFAULT_ENGINE = EngineFlags()
 
 Words = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[STR [STR ...]]")]
 """What is typed after a flag; None where the flag is not given."""
+Folder = Annotated[Positional[Path], tyro.conf.arg(help="its folder.")]
+Names = Annotated[Positional[tuple[str, ...]], tyro.conf.arg(help="their names.")]
 
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-    parts: dict[str, Verb] = {
-        "status": status,
-        "cancel": cancel,
-        "train": train_runs,
-        "export": export_runs,
-    }
     first = arguments[0] if arguments else ""
-    if first in parts:
-        return parse(parts[first], f"sweep {first}", arguments[1:])
-    if difflib.get_close_matches(first, parts, n=1):  # no study file: those end in .toml
-        raise unknown_name("part of sweep", first, parts)
+    if first in PARTS:
+        return parse(PARTS[first], f"sweep {first}", arguments[1:])
+    if difflib.get_close_matches(first, PARTS, n=1):  # no study file: those end in .toml
+        raise unknown_name("part of sweep", first, PARTS)
     return parse(sweep, "sweep", arguments)
 
 
@@ -155,12 +151,8 @@ def _given(**flags: Any) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
-def status(study: Positional[Path], json: Json = False, trust: Trust = False) -> int:
-    """Show the progress of a study, from its folders.
-
-    Args:
-        study: its folder.
-    """
+def status(study: Folder, json: Json = False, trust: Trust = False) -> int:
+    """Show the progress of a study, from its folders."""
     states = studies.read_states(studies.read_study(study))
     if json:
         print_json(rows(states))
@@ -170,12 +162,8 @@ def status(study: Positional[Path], json: Json = False, trust: Trust = False) ->
     return 0
 
 
-def cancel(study: Positional[Path], trust: Trust = False) -> int:
-    """Let every run of a study save and stop, on any machine.
-
-    Args:
-        study: its folder.
-    """
+def cancel(study: Folder, trust: Trust = False) -> int:
+    """Let every run of a study save and stop, on any machine."""
     found = studies.read_study(study)
     found.cancel()
     slurm.cancel(found.folder)
@@ -185,29 +173,15 @@ def cancel(study: Positional[Path], trust: Trust = False) -> int:
     return 0
 
 
-def train_runs(
-    study: Positional[Path], runs: Positional[tuple[str, ...]], trust: Trust = False
-) -> int:
-    """Train some runs of a study side by side in this process.
-
-    Args:
-        study: its folder.
-        runs: their names.
-    """
+def train_runs(study: Folder, runs: Names, trust: Trust = False) -> int:
+    """Train some runs of a study side by side in this process."""
     found, chosen = _chosen(study, runs)
     supervise.train(found.folder, chosen)
     return 0
 
 
-def export_runs(
-    study: Positional[Path], runs: Positional[tuple[str, ...]], trust: Trust = False
-) -> int:
-    """Export some runs of a study to where its plan says, the acting part of each alone.
-
-    Args:
-        study: its folder.
-        runs: their names.
-    """
+def export_runs(study: Folder, runs: Names, trust: Trust = False) -> int:
+    """Export some runs of a study to where its plan says, the acting part of each alone."""
     found, chosen = _chosen(study, runs)
     if bad := [run.name for run in chosen if not run.export]:
         raise UserError(f"the study has no folder to export {bad[0]} to; give --export FOLDER")
@@ -220,6 +194,11 @@ def export_runs(
     if missing:
         supervise.export(found.folder, missing)
     return 0
+
+
+PARTS: dict[str, Verb] = {
+    "status": status, "cancel": cancel, "train": train_runs, "export": export_runs,
+}  # fmt: skip
 
 
 def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[studies.PlannedRun]]:

@@ -45,8 +45,6 @@ STATES = ("queued", "running", "done", "failed")
 STEPS = ("trained", "exported", "evaluated", "analysed")
 """What is done for a run, one after the other."""
 HOW_MADE = {"svea_version", "command"}  # in config.json, and not about the agent
-Entry = dict[str, Any]
-"""One line of a journal."""
 
 
 def run_folder(study: Path, run: PlannedRun) -> Path:
@@ -379,7 +377,7 @@ def write_entry(study: Path, run: PlannedRun, **entry: Any) -> None:
         os.close(journal)
 
 
-def read_journal(path: Path) -> list[Entry]:
+def read_journal(path: Path) -> list[dict[str, Any]]:
     """The entries of a journal; the half line of a killed writer is left out."""
     return files.json_lines(path, layout.LOG_BYTES)
 

@@ -53,8 +53,6 @@ Call = Callable[[], int | None]
 """What a process does; returns an exit code, None is 0."""
 Execute = Callable[[Call, Path, MustStop], int]
 """Calls something in a process, with its output into a file, until it has to stop."""
-Ends = Iterable[tuple[PlannedRun, Exception | Stopped | None]]
-"""Runs, with the error that ended each."""
 
 
 def supervise(
@@ -96,8 +94,7 @@ def groups(runs: Sequence[Any], size: int) -> list[Sequence[Any]]:
 def _alike(step: str, run: PlannedRun, progress: Progress) -> str:
     """What is the same for runs that one process does a step for."""
     if step == "evaluated":
-        where = [run.values.get(name) for name in ("device", "data_dir")]
-        return repr((progress.left[step], run.episodes, where))
+        return repr((progress.left[step], run.episodes, run.config.device, run.config.data_dir))
     return run.name if step == "analysed" else ""
 
 
@@ -295,9 +292,10 @@ def evaluate(study: Path, runs: Sequence[PlannedRun], modes: Sequence[str], jobs
     _trust_plan(runs)
     from svea.evaluation.requests import Request, Scoring
 
-    first = runs[0]
-    data = first.values.get("data_dir") or None
-    request = Request(tuple(modes), first.episodes, device=_device(first), data_dir=data, jobs=jobs)
+    config, data_dir = runs[0].config, runs[0].config.data_dir or None
+    request = Request(
+        tuple(modes), runs[0].episodes, device=config.device, data_dir=data_dir, jobs=jobs
+    )
     scoring = Scoring([run_folder(study, run) for run in runs], request)
     scoring.play()
     for problem in scoring.problems:
@@ -317,10 +315,10 @@ def analyse(study: Path, runs: Sequence[PlannedRun], names: Sequence[str]) -> No
     for run, name in itertools.product(runs, names):
         function, draws = analyses[name]
         folder, gap = run_folder(study, run), name == "q-gap"
-        function(Sample.of(folder, 256, draws, seed=0, device=_device(run), gap=gap))
+        function(Sample.of(folder, 256, draws, seed=0, device=run.config.device, gap=gap))
 
 
-def _conclude(study: Path, ends: Ends) -> None:
+def _conclude(study: Path, ends: Iterable[tuple[PlannedRun, Exception | Stopped | None]]) -> None:
     """Record in the journals what ended which run, as they share an exit code; raise the first."""
     errors = [(run, error) for run, error in ends if error is not None]
     for run, error in errors:
@@ -334,11 +332,6 @@ def _trust_plan(runs: Sequence[PlannedRun]) -> None:
     """Import what the plan names: the user gave that to whoever started this process."""
     if any(own_modules(run.values) for run in runs):
         importing.trust(importing.EVERYTHING)
-
-
-def _device(run: PlannedRun) -> str:
-    """Where a run is trained, and then evaluated and analysed."""
-    return str(run.values.get("device", "auto"))
 
 
 DO: dict[str, Callable[..., int | None]] = {
