@@ -64,10 +64,8 @@ def test_several_runs_share_a_gpu_when_their_memory_fits(machine):
     machine(cores=4, memory=1000 * GB, gpus={"0": 80 * GB})
     assert len(local.find_slots([config], Resources())) == 2, "cores bound it too"
     on_cpu = configure("walker_walk", device="cpu")
-    for slots in (
-        local.find_slots([config], Resources(gpus=0)), local.find_slots([on_cpu], Resources()),
-    ):  # fmt: skip
-        assert local.GPU not in slots[0]
+    for one, resources in ((config, Resources(gpus=0)), (on_cpu, Resources())):
+        assert local.GPU not in local.find_slots([one], resources)[0]
     machine(cores=64, memory=1000 * GB, gpus={"0": 80 * GB})
     for shared, together in ((4, Resources()), (2, Resources(together=2))):
         assert len(local.find_slots([config], together)) == shared
@@ -115,8 +113,8 @@ def test_a_study_with_one_run_killed_and_one_failing(tmp_path, monkeypatch):
     killer.join()
     states = {state.run.name: state for state in read_states(study)}
     assert [states[run.name].state for run in study.runs] == ["done", "done", "failed"]
-    ends = [e for e in read_journal(study.folder / "journal" / f"{good[0].name}.jsonl")
-            if e["event"] == "end"]  # fmt: skip
+    journal = read_journal(study.folder / "journal" / f"{good[0].name}.jsonl")
+    ends = [entry for entry in journal if entry["event"] == "end"]
     assert [end["outcome"] for end in ends] == ["failed", "done"]
     assert ends[0]["reason"] == "ended by SIGKILL"
     assert [result(study, run) for run in good] == [result(alone, run) for run in good]
@@ -133,11 +131,10 @@ def test_the_command_again_goes_on_after_the_driver_was_killed_or_interrupted(
     importable(monkeypatch)
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0", decisions=400, save_every=100))
     (run,) = study.runs
-    (tmp_path / "study.json").write_text((study.folder / "study.json").read_text())
-    flags = [f"{name}={value}" for name, value in run.values.items()
-             if name not in ("task", "method", "seed")]  # fmt: skip
-    command = [sys.executable, "-m", "svea", "sweep", "--tasks", "toy:make", "--set", *flags,
-               "--out", str(study.folder), "--jobs", "1"]  # fmt: skip
+    axes = ("task", "method", "seed")
+    flags = [f"{name}={value}" for name, value in run.values.items() if name not in axes]
+    words = ["--tasks", "toy:make", "--out", str(study.folder), "--jobs", "1", "--set", *flags]
+    command = [sys.executable, "-m", "svea", "sweep", *words]
     for number, code in ((signal.SIGKILL, -9), (signal.SIGTERM, 130), (signal.SIGINT, 130)):
         driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         trainer, _ = process_of(study, run)

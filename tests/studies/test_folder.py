@@ -22,10 +22,9 @@ def test_a_study_grows_but_is_never_another_one(tmp_path):
     changed = plan_runs([Grid(["walker_walk"])], {"decisions": 99})
     with pytest.raises(UserError, match=r"another study.*\n.*decisions 100 there, 99 here"):
         open_study(tmp_path / "s", changed)
-    with pytest.raises(UserError):
-        open_study(tmp_path / "s", short(("finger_spin",)))
-    with pytest.raises(UserError):
-        open_study(tmp_path / "s", short(), title="paper")
+    for runs, title in ((short(("finger_spin",)), ""), (short(), "paper")):
+        with pytest.raises(UserError):
+            open_study(tmp_path / "s", runs, title=title)
 
 
 def test_the_plan_of_a_run_is_what_was_asked_last(tmp_path):
@@ -42,15 +41,10 @@ def test_the_plan_of_a_run_is_what_was_asked_last(tmp_path):
 
 
 def test_folders_that_are_no_study_are_refused(tmp_path):
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "thesis.tex").touch()
-    with pytest.raises(UserError):
-        open_study(tmp_path / "full", short())
-    with pytest.raises(UserError):
-        read_study(tmp_path / "full")
-    (tmp_path / "full" / "study.json").write_text('{"runs": [{"nam')
-    with pytest.raises(UserError):
-        read_study(tmp_path / "full")
+    (tmp_path / "thesis.tex").touch()
+    for read in (lambda folder: open_study(folder, short()), read_study):
+        with pytest.raises(UserError, match="not a study"):
+            read(tmp_path)
 
 
 @pytest.mark.parametrize("episodes", [7, "all", {"train": "all", "default": 3}])
@@ -121,12 +115,8 @@ def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path):
         line = {"policy": policy, "decision": decision, "mode": mode, "seed": seed}
         return json.dumps(line | {"return": 1.0}) + "\n"
 
-    lines = [record("train", 0), record("train", 1), record("color_hard", 0)]
-    lines += [
-        record("color_hard", 0),
-        record("color_hard", 1, 50),
-        record("color_hard", 1, 100, "random"),
-    ]
+    lines = [record("train", 0), record("train", 1), record("color_hard", 0)] * 2
+    lines += [record("color_hard", 1, 50), record("color_hard", 1, 100, "random")]
     (folder / "eval.jsonl").write_text("".join(lines) + '{"policy": "agent", "decision": 100, "mo')
     assert read_state(tmp_path, run).progress.left["evaluated"] == ("color_hard",)
     with (folder / "eval.jsonl").open("a") as file:

@@ -8,22 +8,21 @@ from fake_studies import SHORT, short
 from svea.cli.train import train_flags
 from svea.config.presets import parse_settings
 from svea.core.errors import UserError
-from svea.studies import (
-    Grid,
-    as_flags,
-    parse_seeds,
-    plan_runs,
-    read_study_file,
-)
+from svea.studies import Grid, as_flags, parse_seeds, plan_runs, read_study_file
 
 
 def test_a_grid_is_every_combination_once():
-    runs = plan_runs(
-        [Grid(["walker_walk", "cartpole_swingup"], ["svea", "drq"], ["conv", "overlay"], "0-4")]
+    tasks, methods, augments = (
+        ["walker_walk", "cartpole_swingup"],
+        ["svea", "drq"],
+        ["conv", "blur"],
     )
+    runs = plan_runs([Grid(tasks, methods, augments, "0-4")])
     assert len(runs) == len({run.name for run in runs}) == 2 * 2 * 2 * 5
     configs = {(c.task, c.method, c.augment, c.seed) for c in (run.config for run in runs)}
-    assert ("cartpole_swingup", "drq", "overlay", 3) in configs and len(configs) == 40
+    assert ("cartpole_swingup", "drq", "blur", 3) in configs and len(configs) == 40
+    runs = short(methods=["svea", "drq", "soda"])
+    assert [run.config.augment for run in runs] == ["conv", "none", "overlay"], "their own"
 
 
 def test_a_group_of_modes_is_what_each_task_has_of_it():
@@ -37,11 +36,6 @@ def test_a_group_of_modes_is_what_each_task_has_of_it():
         plan_runs([Grid(["hopper_hop"])], modes=["shift_easy"])
     with pytest.raises(UserError, match="robot_push has no mode of the group 'lights'"):
         plan_runs([Grid(["robot_push"])], modes=["lights"])
-
-
-def test_without_augmentations_each_method_has_its_own():
-    runs = short(methods=["svea", "drq", "soda"])
-    assert [run.config.augment for run in runs] == ["conv", "none", "overlay"]
 
 
 def test_what_a_grid_sets_is_part_of_its_names_and_what_all_share_is_not():

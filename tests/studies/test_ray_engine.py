@@ -23,8 +23,7 @@ from svea.studies import ray, read_states
 from svea.studies.engines import Resources
 
 ray_is_there = pytest.mark.skipif(
-    not local.importlib.util.find_spec("ray"),
-    reason="ray is not installed",
+    not local.importlib.util.find_spec("ray"), reason="ray is not installed"
 )
 
 
@@ -91,9 +90,8 @@ def test_tasks_are_supplied_as_the_cluster_has_room_and_lost_ones_submitted_agai
         write_finished(study.folder, *call.args[1])
         return 0
 
-    ray.run_on(
-        cluster, study, study.runs, Resources(jobs=2), lambda: refreshed.append(1), execute=train
-    )
+    refresh = lambda: refreshed.append(1)  # noqa: E731
+    ray.run_on(cluster, study, study.runs, Resources(jobs=2), refresh, execute=train)
     assert [state.state for state in read_states(study)] == ["done"] * 3
     assert cluster.submitted == 4 and cluster.most_in_flight == 2 and refreshed
 

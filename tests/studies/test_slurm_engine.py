@@ -12,20 +12,11 @@ import importlib.util
 import os
 import signal
 import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tiny_studies import (
-    importable,
-    process_of,
-    result,
-    starts,
-    tiny_runs,
-    tiny_study,
-    wait_until,
-)
+from tiny_studies import importable, process_of, result, starts, tiny_runs, tiny_study, wait_until
 
 from svea import cli
 from svea.cli.sweep import EngineFlags, run_study
@@ -37,8 +28,7 @@ from svea.studies.engines import Resources
 from svea.studies.folder import read_journal
 
 submitit_is_there = pytest.mark.skipif(
-    not importlib.util.find_spec("submitit"),
-    reason="submitit is not installed",
+    not importlib.util.find_spec("submitit"), reason="submitit is not installed"
 )
 slurm_is_wanted = pytest.mark.skipif(
     not os.environ.get("SVEA_SLURM"),
@@ -159,9 +149,7 @@ def test_a_real_slurm_requeues_a_preempted_run_which_saved_in_time(tmp_path, mon
     # SLURM lets a requeued job wait for two minutes before it starts it again.
     saved = [read_progress(study.folder, run).saved for run in runs]
     assert all(decision >= 60 for decision in saved), "saved by the warning, not by the clock"
-    wait_until(
-        lambda: all(s.state == "done" for s in read_states(study)), 500, "they never resumed"
-    )
+    wait_until(lambda: all(s.progress.done for s in read_states(study)), 500, "never resumed")
     assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
     assert all(starts(study, run) == 2 for run in runs)
 
@@ -177,9 +165,7 @@ def test_cancel_takes_waiting_jobs_out_of_the_queue_and_lets_running_ones_save(
     low = Resources(cpus=2, time_limit="10m", slurm=("partition=low",))
     slurm.run_study(study, study.runs, low, lambda: None)
     wait_until(lambda: read_states(study)[0].progress.decision > 20, 180, "the first never began")
-    assert subprocess.run(
-        [sys.executable, "-m", "svea", "sweep", "cancel", str(study.folder)], check=False
-    ).returncode == 0  # fmt: skip
+    assert cli.main(["sweep", "cancel", str(study.folder)]) == 0
     wait_until(lambda: not slurm._queued(), 120, "jobs are left in the queue")
     states = read_states(study)
     assert all(s.state == "queued" for s in states)

@@ -278,15 +278,6 @@ def test_one_that_is_refused_is_not_tried_again_and_a_kill_is_a_failed_attempt_o
         assert ends(tmp_path / "2", run, "reason") == ["ended by SIGKILL", ""]
 
 
-def test_out_of_time_is_not_a_failure(tmp_path):
-    runs, asked = pair(), iter([False, False])
-    script = Script(reach(0))
-    stop = functools.partial(next, asked, True)
-    states = supervise.supervise(tmp_path, runs, attempts=1, execute=script, must_stop=stop)
-    assert states == ["queued", "queued"]
-    assert [ends(tmp_path, run) for run in runs] == [["stopped"]] * 2
-
-
 @pytest.mark.parametrize("jobs", [1, 8])
 def test_trained_runs_are_exported_by_one_process_and_evaluated_by_another(tmp_path, jobs):
     runs = pair(modes=["train", "color_hard"], episodes=1, export=tmp_path / "exports")

@@ -101,8 +101,9 @@ def make_executor(study: Study, resources: Resources, cluster: str = "slurm") ->
     seconds, gpus = resources.seconds(TIME_LIMIT), int(max(resources.gpus, 0))
     folder = study.folder / "slurm"
     folder.mkdir(parents=True, exist_ok=True)
-    place = folder / "%j"
-    executor = submitit.AutoExecutor(place, cluster=cluster, slurm_max_num_timeout=REQUEUES)
+    executor = submitit.AutoExecutor(
+        folder=folder / "%j", cluster=cluster, slurm_max_num_timeout=REQUEUES
+    )
     options: dict[str, Any] = {"name": f"svea-{study.folder.name}", "gpus_per_node": gpus}
     options |= {
         "timeout_min": max(int(seconds // 60), 1),
