@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,11 +31,11 @@ def test_environment_rows_compare_with_the_first_mode(monkeypatch):
         image_size=16,
         rendering="fast",
     )
-    assert [row.mode for row in rows] == ["train", "distracting_cs:0.3 (procedural)"]
+    assert [row["mode"] for row in rows] == ["train", "distracting_cs:0.3 (procedural)"]
     train, other = rows
-    assert train.extra == 0 and train.extra_reset_ms == 0 and train.ms > 0
-    assert other.extra == pytest.approx(other.ms / train.ms - 1)
-    assert other.extra_reset_ms == pytest.approx(other.reset_ms - train.reset_ms)
+    assert train["extra"] == 0 and train["extra_reset_ms"] == 0 and train["ms"] > 0
+    assert other["extra"] == pytest.approx(other["ms"] / train["ms"] - 1)
+    assert other["extra_reset_ms"] == pytest.approx(other["reset_ms"] - train["reset_ms"])
 
 
 def test_tasks_are_compared_with_the_first_and_may_end_their_episodes():
@@ -48,17 +47,20 @@ def test_tasks_are_compared_with_the_first_and_may_end_their_episodes():
         image_size=16,
         rendering="fast",
     )
-    assert [(row.task, row.extra) for row in rows] == [("cartpole_balance", 0), ("robot_reach", 0)]
-    assert rows[0].relative == 1
-    assert rows[1].relative == pytest.approx(rows[1].ms / rows[0].ms)
+    assert [(row["task"], row["extra"]) for row in rows] == [
+        ("cartpole_balance", 0),
+        ("robot_reach", 0),
+    ]
+    assert rows[0]["relative"] == 1
+    assert rows[1]["relative"] == pytest.approx(rows[1]["ms"] / rows[0]["ms"])
 
 
-def test_training_counts_the_decisions_of_all_seeds() -> None:
+def test_training_counts_the_decisions_of_all_seeds():
     settings: dict[str, Any] = {k: v for k, v in TINY.items() if k not in ("decisions", "warmup")}
     row = time_training([0, 1], 0.3, task="toy:make", envs=1, **settings)
-    assert (row.seeds, row.envs) == (2, 1)
-    assert row.decisions > 0 and row.seconds >= 0.3
-    assert row.decisions_per_second == pytest.approx(row.decisions / row.seconds)
+    assert (row["seeds"], row["envs"]) == (2, 1)
+    assert row["decisions"] > 0 and row["seconds"] >= 0.3
+    assert row["decisions_per_second"] == pytest.approx(row["decisions"] / row["seconds"])
 
 
 @pytest.mark.parametrize(
@@ -75,13 +77,55 @@ def test_training_counts_the_decisions_of_all_seeds() -> None:
         lambda: time_updates(["sveaa"], device=timing.CPU),
     ],
 )
-def test_nothing_to_measure_is_refused(measure: Callable[[], object]) -> None:
+def test_nothing_to_measure_is_refused(measure):
     with pytest.raises(UserError):
         measure()
 
 
-def test_every_augmentation_is_timed_with_its_loop_next_to_a_yardstick() -> None:
+def test_every_augmentation_is_timed_with_its_loop_next_to_a_yardstick():
     reference, shift, of_bytes = time_augmentations(["shift"], batch=2, size=12, repeats=3)
-    assert (reference.name, reference.loop_ms, reference.relative) == (REFERENCE, None, 1)
-    assert (shift.name, of_bytes.name) == ("shift", "shift (uint8)")
-    assert shift.batch == (2, 9, 12, 12) and shift.ms > 0 and (shift.loop_ms or 0) > 0
+    assert (reference["name"], reference["loop_ms"], reference["relative"]) == (REFERENCE, None, 1)
+    assert (shift["name"], of_bytes["name"]) == ("shift", "shift (uint8)")
+    assert shift["batch"] == (2, 9, 12, 12) and shift["ms"] > 0 and (shift["loop_ms"] or 0) > 0
+
+
+# The counts behind the numbers of `svea bench update` ---------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rows():
+    methods = ("svea", "drq", "madi", "sgqn")
+    made = time_updates(methods, device=timing.CPU, how="eager", batch=1, repeats=1)
+    return dict(zip(methods, made, strict=True))
+
+
+def test_operations_are_those_of_the_paper_s_shapes(rows):
+    """By hand: 11 layers of 32 filters, 84 -> 41 pixels, then two less with every layer."""
+    first = 2 * 9 * 9 * 32 * 41**2
+    forward = first + sum(2 * 9 * 32 * 32 * side**2 for side in range(39, 20, -2))
+    # Both trunks see the successor, the policy every other update; the critic's views go back too,
+    # at twice the cost, but not to the pixels.
+    for method, views in (("svea", 2), ("drq", 1)):
+        passes = (2 + views + 0.5) * forward + views * (2 * forward - first)
+        assert 1 <= rows[method]["gflop"] * 1e9 / passes < 1.06, method
+
+
+def test_svea_trains_no_more_parameters_than_drq(rows):
+    """The paper's cost claim; the number by hand for 32 filters, 100 and 1,024 units, 6 actions."""
+    trunk = (9 * 9 + 1) * 32 + 10 * (9 * 32 + 1) * 32
+    projection = 32 * 21 * 21 * 100 + 100 + 2 * 100  # with LayerNorm
+    q = (106 * 1024 + 1024) + (1024 * 1024 + 1024) + (1024 + 1)
+    policy = (100 * 1024 + 1024) + (1024 * 1024 + 1024) + (1024 * 12 + 12)
+    by_hand = trunk + 2 * projection + 2 * q + policy + 1  # and the temperature
+    assert rows["svea"]["parameters"] == rows["drq"]["parameters"] == by_hand
+
+
+def test_the_masker_and_the_attributions_are_counted(rows):
+    """MaDi's masker has 219 million multiplications per observation; SGQN adds passes and more."""
+    madi, sgqn = rows["madi"], rows["sgqn"]
+    mask = 2 * 3 * 84**2 * 9 * (3 * 32 + 32 * 32 + 32)  # of one observation, forward
+    passes = 1 + 2 + 0.5 + 2 * 2  # target, both views, policy every other time; views backward
+    assert 0.6 < (madi["gflop"] * 1e9 - 1.9e9) / (passes * mask) < 1.3, madi["gflop"]
+    assert madi["parameters"] - 10_433 == sgqn["parameters"] - 1_625_961
+    parts = [part for row in rows.values() for part in row["parts"].items()]
+    assert all(value >= 0 for name, value in parts if name != "backward")

@@ -7,7 +7,6 @@ import shutil
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from exit_codes import call
@@ -19,7 +18,7 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash
 
 
 @pytest.fixture
-def complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def complete(tmp_path, capsys):
     """What bash offers for a line whose last word is being typed."""
     assert main(["completion", "bash"]) == 0
     script = tmp_path / "completion.bash"
@@ -43,7 +42,7 @@ def complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 
 @needs_bash
-def test_verbs_tasks_methods_modes_and_flags_are_offered(complete) -> None:
+def test_verbs_tasks_methods_modes_and_flags_are_offered(complete):
     assert complete("svea", "tr") == ["train"]
     assert set(VERBS) <= set(complete("svea", ""))
     assert "walker_walk" in complete("svea", "train", "walker_")
@@ -56,9 +55,7 @@ def test_verbs_tasks_methods_modes_and_flags_are_offered(complete) -> None:
     assert "--wandb-project" in complete("svea", "train", "walker_walk", "--wan")
 
 
-def test_zsh_loads_its_bridge_first_and_other_shells_are_refused(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_zsh_loads_its_bridge_first_and_other_shells_are_refused(capsys):
     assert main(["completion", "zsh"]) == 0
     assert capsys.readouterr().out.startswith("autoload")
     assert call(["completion", "tcsh"]) == 2

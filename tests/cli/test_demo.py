@@ -17,9 +17,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
-def test_without_the_zoo_there_is_only_training(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_zoo_there_is_only_training(how, tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("SVEA_ZOO", str(tmp_path / how))
     monkeypatch.setattr(demo.doctor, "measure_gl", lambda: {})
@@ -33,9 +31,7 @@ def test_without_the_zoo_there_is_only_training(
     assert not (tmp_path / "runs").exists()
 
 
-def test_with_damaged_agents_alone_it_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_with_damaged_agents_alone_it_fails(tmp_path, monkeypatch, capsys):
     for name in demo.AGENTS:
         (tmp_path / "zoo" / name).mkdir(parents=True)
         (tmp_path / "zoo" / name / "config.json").write_text("{}")
@@ -47,9 +43,7 @@ def test_with_damaged_agents_alone_it_fails(
     assert f"{demo.AGENTS[0]}: " in said.out and f"{demo.AGENTS[1]} of the zoo is" in said.err
 
 
-def test_without_a_renderer_it_ends_at_once_with_the_cure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_renderer_it_ends_at_once_with_the_cure(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MUJOCO_GL", "broken")
     assert main(["demo", "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr()
@@ -57,7 +51,7 @@ def test_without_a_renderer_it_ends_at_once_with_the_cure(
     assert not (tmp_path / "out").exists()
 
 
-def test_its_page_names_its_task_and_settings() -> None:
+def test_its_page_names_its_task_and_settings():
     config = configure(demo.TASK, **demo.SETTINGS)
     page = " ".join((Path(__file__).parents[2] / "docs" / "demo.md").read_text().split())
     sac, size = config.sac, config.image_size
@@ -70,9 +64,7 @@ def test_its_page_names_its_task_and_settings() -> None:
 
 
 @pytest.mark.slow
-def test_without_an_encoder_all_but_the_videos_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_an_encoder_all_but_the_videos_is_there(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", str(tmp_path / "nothing"))
     monkeypatch.setattr(demo, "SETTINGS", SMALL)
@@ -84,9 +76,7 @@ def test_without_an_encoder_all_but_the_videos_is_there(
 
 
 @pytest.mark.slow
-def test_the_whole_demo_at_a_small_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_whole_demo_at_a_small_size(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "SETTINGS", SMALL)
     monkeypatch.setattr(demo, "EPISODES", 2)

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,12 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory):
     return train(tiny(tmp_path_factory.mktemp("scores") / "run", decisions=20))
 
 
 @pytest.fixture
-def run(trained: Path, tmp_path: Path) -> Path:
+def run(trained, tmp_path):
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
@@ -52,9 +53,7 @@ def verb(*runs: Path, episodes: int = 2, **flags: Any) -> int:
     return evaluate(runs, episodes=(str(episodes),), **{"modes": ("train",), "envs": 1} | flags)
 
 
-def test_the_same_command_again_plays_what_is_missing(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_command_again_plays_what_is_missing(run, capsys):
     assert verb(run, random_policy=True) == 0
     first = read_records(run)
     assert [(r["policy"], r["episode"]) for r in first] == [
@@ -70,9 +69,7 @@ def test_the_same_command_again_plays_what_is_missing(
     assert len(returns) == 3, "and the later record of an episode counts"
 
 
-def test_the_pictures_that_are_asked_for_are_those_of_the_table(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_pictures_that_are_asked_for_are_those_of_the_table(run, tmp_path, capsys):
     """Asking once without the benchmark's clips must not hide their results for good."""
     write_video(tmp_path / "data/dmcgb/video_hard/video0.mp4", np.zeros((4, 16, 16, 3), np.uint8))
     clips, generated = {"data_dir": str(tmp_path / "data")}, {"data_dir": ""}
@@ -94,9 +91,7 @@ def test_the_pictures_that_are_asked_for_are_those_of_the_table(
     assert [ask(**data) for data in (generated, clips)] == ["procedural", "1 of 100 clips"]
 
 
-def test_verbs_that_take_minutes_say_how_far_they_are_on_stderr(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verbs_that_take_minutes_say_how_far_they_are_on_stderr(run, monkeypatch, capsys):
     monkeypatch.setattr(terminal, "LINE_SECONDS", -1.0)
     flags = ["eval", str(run), "--modes", "train", "--episodes", "2", "--envs", "1", "--json"]
     assert main(flags) == 0
@@ -109,9 +104,7 @@ def test_verbs_that_take_minutes_say_how_far_they_are_on_stderr(
     assert f"analysing {run}: 0 of 1 runs done" in capsys.readouterr().err
 
 
-def test_all_episodes_of_a_mode_with_one_world(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_episodes_of_a_mode_with_one_world(run, capsys):
     flags = ["eval", str(run), "--modes", "train", "--episodes", "all", "--envs", "2", "--json"]
     assert main(flags) == 0
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -121,9 +114,7 @@ def test_all_episodes_of_a_mode_with_one_world(
     ]
 
 
-def test_modes_may_have_numbers_of_their_own(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_modes_may_have_numbers_of_their_own(run, monkeypatch, capsys):
     monkeypatch.setattr(terminal, "LINE_SECONDS", -1.0)
     words = ["eval", str(run), "--modes", "all", "--envs", "1", "--episodes"]
     assert main([*words, "2", "picture_colors=3", "train=1"]) == 0
@@ -140,37 +131,22 @@ def test_modes_may_have_numbers_of_their_own(
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("20 train=0", "episodes of train is 0"),
-        ("20 picture_colors=5", "5 for picture_colors"),
-    ],
-)
-def test_bad_numbers_of_episodes_are_refused_before_anything_is_played(
-    words: str, message: str, run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["eval", str(run), "--modes", "train", "--episodes", *words.split()]) == 2
-    assert message in capsys.readouterr().err and read_records(run) == []
-
-
-@pytest.mark.parametrize(
     ("words", "typed"),
     [
+        ("RUN --modes train --episodes 20 train=0", "episodes of train is 0"),
+        ("RUN --modes train --episodes 20 picture_colors=5", "5 for picture_colors"),
+        # What should stand before a flag of many words.
         ("--episodes 20 zoo:walker_walk-svea", "before --episodes"),
         ("--modes train --episodes 20 runs/misspelt", "before --episodes"),
         ("--modes train runs/misspelt", "no run to evaluate"),
     ],
 )
-def test_agents_after_a_flag_of_many_words_are_shown_the_right_order(
-    words: str, typed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["eval", *words.split()]) == 2
-    assert typed in capsys.readouterr().err
+def test_bad_words_are_refused_before_anything_is_played(words, typed, run, capsys):
+    assert main(["eval", *words.replace("RUN", str(run)).split()]) == 2
+    assert typed in capsys.readouterr().err and read_records(run) == []
 
 
-def test_an_export_in_a_folder_next_to_its_run_is_left_out_and_named(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_in_a_folder_next_to_its_run_is_left_out_and_named(run, tmp_path, capsys):
     copy = export(run, tmp_path / "exports" / "run")
     assert verb(run, tmp_path / "exports", json=True) == 0
     assert len(read_records(run)) == 2 and read_records(copy) == []
@@ -179,9 +155,7 @@ def test_an_export_in_a_folder_next_to_its_run_is_left_out_and_named(
     assert len(read_records(copy)) == 2 and capsys.readouterr().err == ""
 
 
-def test_an_interrupted_evaluation_keeps_what_it_played(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_evaluation_keeps_what_it_played(run, monkeypatch, capsys):
     written: list[Any] = []
     append = requests.append_records
 
@@ -200,13 +174,13 @@ def test_an_interrupted_evaluation_keeps_what_it_played(
 
 
 @pytest.fixture
-def three(trained: Path, tmp_path: Path) -> list[Path]:
+def three(trained, tmp_path):
     return [Path(shutil.copytree(trained, tmp_path / f"run-{number}")) for number in range(3)]
 
 
 def test_agents_that_play_at_once_have_the_records_of_one_after_the_other(
-    three: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    three, monkeypatch, capsys
+):
     monkeypatch.setattr(terminal, "LINE_SECONDS", -1.0)
     asked: dict[str, Any] = {"modes": ("train", "picture_colors"), "random_policy": True}
     assert verb(*three, **asked) == 0
@@ -225,33 +199,27 @@ def test_agents_that_play_at_once_have_the_records_of_one_after_the_other(
 
 
 def test_modes_of_one_agent_that_are_played_at_once_have_the_records_of_one_after_the_other(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def by_mode() -> dict[str, list[Any]]:
-        records = read_records(run)
-        return {mode: [r for r in records if r["mode"] == mode] for mode in modes}
-
-    modes = ("train", "picture_colors", "picture_video")
-    asked: dict[str, Any] = {"modes": modes, "random_policy": True}
-    assert verb(run, **asked) == 0
-    alone, told = by_mode(), capsys.readouterr()
-    (run / "eval.jsonl").unlink()
+    run, monkeypatch, capsys
+):
     loaded: dict[int, Any] = {}
     real = requests.load_agent
 
     def load(run: Path, **options: Any) -> Any:
         return loaded.setdefault(threading.get_ident(), real(run, **options))
 
+    def played(**asked: Any) -> tuple[list[Any], str]:
+        assert verb(run, modes=("train", "picture_colors", "picture_video"), **asked) == 0
+        records = sorted(read_records(run), key=lambda record: record["mode"])
+        (run / "eval.jsonl").unlink()
+        return records, capsys.readouterr().out
+
+    alone = played(random_policy=True)
     monkeypatch.setattr(requests, "load_agent", load)
-    assert verb(run, **asked, jobs=3) == 0
-    assert by_mode() == alone
-    assert capsys.readouterr().out == told.out
+    assert played(random_policy=True, jobs=3) == alone
     assert len({id(agent) for agent in loaded.values()}) == 3, "threads share no agent"
 
 
-def test_an_unexpected_error_of_one_agent_comes_after_the_records_of_the_others(
-    three: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_error_of_one_agent_comes_after_the_records_of_the_others(three, monkeypatch):
     real = requests.load_agent
 
     def fails(run: Path, **options: Any) -> Any:
@@ -266,35 +234,44 @@ def test_an_unexpected_error_of_one_agent_comes_after_the_records_of_the_others(
 
 
 @pytest.mark.parametrize("flags", [{"jobs": 0}, {"jobs": 5000}, {"episodes": 0}, {"modes": ()}])
-def test_nothing_to_play_is_refused(run: Path, flags: dict[str, Any]) -> None:
+def test_nothing_to_play_is_refused(run, flags):
     with pytest.raises(UserError):
         verb(run, **flags)
     with pytest.raises(UserError):
         verb()
 
 
-def test_ctrl_c_stops_all_agents_and_the_same_command_continues(
-    three: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SIGINT from outside, in a process of its own: signals come to its main thread alone."""
-    arguments = ["eval", *map(str, three), "--modes", "train", "--envs", "1", "--jobs", "3"]
-    arguments += ["--trust"]
-    command = [sys.executable, "-m", "svea", *arguments, "--episodes", "4000"]
-    path = os.pathsep.join(p for p in sys.path if p)
+def interrupted(
+    runs: list[Path], begun: Callable[[], bool], *words: str, path: str = "", **more: str
+) -> str:
+    """What `svea eval` says to Ctrl-C, in a process of its own: its main thread gets signals."""
+    arguments = ["eval", *map(str, runs), "--modes", "train", "--envs", "1", "--jobs", "3"]
+    folders = os.pathsep.join(filter(None, [path, *sys.path]))
     child = subprocess.Popen(
-        command, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-m", "svea", *arguments, "--trust", *words],
+        env=os.environ | {"PYTHONPATH": folders} | more, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     try:
-        deadline = time.monotonic() + 60
-        while not all(len(read_records(run)) > 3 for run in three):
+        deadline = time.monotonic() + 90
+        while not begun():
             assert child.poll() is None and time.monotonic() < deadline
             time.sleep(0.05)
         child.send_signal(signal.SIGINT)
+        while more and child.poll() is None:  # again, however late the first one is handled
+            assert time.monotonic() < deadline, "Ctrl-C does nothing"
+            time.sleep(1)
+            child.send_signal(signal.SIGINT)
         err = child.communicate(timeout=60)[1]
     finally:
         child.kill()
-    assert child.returncode == 130 and "the same command continues" in err
-    assert "stopping" in err and "Traceback" not in err
+    assert child.returncode == 130 and "Traceback" not in err
+    assert "the same command continues" in err
+    return err
+
+
+def test_ctrl_c_stops_all_agents_and_the_same_command_continues(three):
+    begun = lambda: all(len(read_records(run)) > 3 for run in three)  # noqa: E731
+    assert "stopping" in interrupted(three, begun, "--episodes", "4000")
     played = [read_records(run) for run in three]
     lines = [(run / "eval.jsonl").read_text().splitlines() for run in three]
     assert [len(one) for one in lines] == [len(one) for one in played], "no line is cut"
@@ -329,7 +306,7 @@ def is_alive(pid: str) -> bool:
         return False
 
 
-def test_a_second_ctrl_c_ends_all_processes_at_once(three: list[Path], tmp_path: Path) -> None:
+def test_a_second_ctrl_c_ends_all_processes_at_once(three, tmp_path):
     """Environments that do not answer keep the first one waiting, here for ten minutes."""
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "stuck.py").write_text(STUCK)
@@ -337,25 +314,9 @@ def test_a_second_ctrl_c_ends_all_processes_at_once(three: list[Path], tmp_path:
     for run in three:
         stored = json.loads((run / "config.json").read_text())
         (run / "config.json").write_text(json.dumps(stored | {"step_timeout": 600.0}))
-    path = os.pathsep.join([str(tmp_path / "modules"), *(p for p in sys.path if p)])
-    arguments = ["eval", *map(str, three), "--modes", "train", "--envs", "1", "--jobs", "3"]
-    command = [sys.executable, "-m", "svea", *arguments]
-    command += ["--task", "stuck:make", "--episodes", "400", "--trust"]
-    environment = os.environ | {"PYTHONPATH": path, "STUCK_FOLDER": str(folder)}
-    child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    try:
-        deadline = time.monotonic() + 90
-        while len(list(folder.iterdir())) < 3:
-            assert child.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
-        while child.poll() is None:  # however late the first one is handled
-            assert time.monotonic() < deadline, "Ctrl-C does nothing"
-            child.send_signal(signal.SIGINT)
-            time.sleep(1)
-        err = child.communicate(timeout=60)[1]
-    finally:
-        child.kill()
-    assert child.returncode == 130 and "Traceback" not in err
+    words, modules = ("--task", "stuck:make", "--episodes", "400"), str(tmp_path / "modules")
+    begun = lambda: len(list(folder.iterdir())) == 3  # noqa: E731
+    err = interrupted(three, begun, *words, path=modules, STUCK_FOLDER=str(folder))
     count = sum(len(read_records(run)) for run in three)
     episodes = "1 new episode" if count == 1 else f"{count} new episodes"
     said = f"svea: stopped at once; {episodes} recorded, the same command continues"
@@ -364,9 +325,7 @@ def test_a_second_ctrl_c_ends_all_processes_at_once(three: list[Path], tmp_path:
 
 
 @pytest.mark.parametrize("jobs", [1, 4])
-def test_what_fails_is_named_and_the_rest_evaluated(
-    jobs: int, three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_fails_is_named_and_the_rest_evaluated(jobs, three, tmp_path, capsys):
     run, corrupt, foreign = three
     for weights in corrupt.rglob("agent.safetensors"):
         weights.write_bytes(weights.read_bytes()[:100])
@@ -381,9 +340,7 @@ def test_what_fails_is_named_and_the_rest_evaluated(
     assert "toy:make" in out and len(read_records(run)) == 2
 
 
-def test_the_table_has_what_could_not_be_written(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_has_what_could_not_be_written(run, monkeypatch, capsys):
     def full(*_: Any) -> None:
         raise StorageError("no space left")
 
@@ -394,9 +351,7 @@ def test_the_table_has_what_could_not_be_written(
     assert "7" in row.split() and "no space left" in err
 
 
-def test_an_export_has_no_log_and_that_is_no_news(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_has_no_log_and_that_is_no_news(run, tmp_path, capsys):
     folder = export(run, tmp_path / "exported")
     assert verb(folder, modes=("train",)) == 0
     out, err = capsys.readouterr()
@@ -404,7 +359,7 @@ def test_an_export_has_no_log_and_that_is_no_news(
     assert [len(group.runs) for group in group_runs([read_run(run), read_run(folder)])] == [2]
 
 
-def test_robot_and_suite_are_not_pooled(tmp_path: Path) -> None:
+def test_robot_and_suite_are_not_pooled(tmp_path):
     for task in ("walker_walk", "finger_spin", "robot_reach", "robot_push", "toy:make", "toy:b"):
         level = {"w": 800.0, "f": 400.0, "r": 30.0, "t": 5.0}[task[0]]
         write_run(tmp_path / task, task=task, final={"train": level})
@@ -432,9 +387,7 @@ def test_the_short_table_fits_80_columns_and_warns(tmp_path, capsys):
     assert len(capsys.readouterr().out.splitlines()) > len(short)
 
 
-def test_the_analyses_print_a_row_per_run_and_the_mean_over_seeds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_analyses_print_a_row_per_run_and_the_mean_over_seeds(tmp_path, capsys):
     for seed in range(2):
         folder = tmp_path / "runs" / str(seed)
         write_run(folder, seed=seed, final={"train": 300.0 + 100 * seed})
@@ -448,7 +401,7 @@ def test_the_analyses_print_a_row_per_run_and_the_mean_over_seeds(
     assert (picture < 128).mean() > 0.005, "something is drawn"
 
 
-def test_another_function_is_shown_as_a_mode(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_function_is_shown_as_a_mode(run, capsys):
     words = ["--task", "toy:make_terminating", "--modes", "train", "picture_colors", "--videos"]
     assert main(["eval", str(run), *words, "--episodes", "2", "--envs", "1"]) == 0
     said = capsys.readouterr().out

@@ -47,16 +47,13 @@ KINDS = ["device", "long", "dangling", "loop", "below a file", "not text"]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     return write_run(tmp_path / "run")
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_place_where_nothing_can_be_written(
-    writer: str, kind: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_a_place_where_nothing_can_be_written(writer, kind, run, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     place = places(tmp_path)[kind]
     before = sorted(os.listdir(tmp_path))
@@ -78,15 +75,13 @@ def test_a_place_where_nothing_can_be_written(
         "train walker_walk --data-dir", "train walker_walk --overlay-dir",
     ],
 )  # fmt: skip
-def test_a_path_that_cannot_exist_is_not_looked_for(
-    reader: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_path_that_cannot_exist_is_not_looked_for(reader, kind, tmp_path, capsys):
     assert call([*reader.split(), places(tmp_path)[kind]]) == 2
     err = capsys.readouterr().err
     assert err.count("svea: ") == 1 and "Traceback" not in err
 
 
-def test_places_that_can_be_written_to_pass(tmp_path: Path) -> None:
+def test_places_that_can_be_written_to_pass(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there")
     (tmp_path / "page.html").write_text("")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from svea import cli
-from svea.studies import open_study
+from svea.studies import Grid, open_study
+from svea.studies.plan import FILE_SETTINGS
 
 ANYTHING = st.recursive(
     st.none()
@@ -63,25 +63,10 @@ def as_toml(value: Any) -> str:
 
 @WITHIN
 @given(
-    name=st.sampled_from(
-        [
-            "tasks",
-            "methods",
-            "augments",
-            "seeds",
-            "set",
-            "modes",
-            "episodes",
-            "export",
-            "grid",
-            "title",
-        ]
-    ),
+    name=st.sampled_from([*FILE_SETTINGS, *Grid.__dataclass_fields__, "grid", "title"]),
     value=ANYTHING,
 )
-def test_any_value_in_a_toml_file(
-    name: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_any_value_in_a_toml_file(name, value, tmp_path, capsys):
     whole = {"tasks": ["walker_walk"], "set": {"decisions": 100, "replay": 100}} | {name: value}
     file = tmp_path / "study.toml"
     text = "".join(f"{k} = {as_toml(v)}\n" for k, v in whole.items())
@@ -93,6 +78,8 @@ def test_any_value_in_a_toml_file(
     ("content", "words"),
     [
         (b"tasks = [", "TOMLDecodeError"),
+        (b"taks = ['walker_walk']", "Did you mean 'tasks'"),
+        (b"methods = ['svea']", "names no tasks"),
         (b"\xff\xfe", "UnicodeDecodeError"),
         (b"tasks = " + b"[" * 100_000, "RecursionError"),
         (b"set" + b".a" * 5000 + b" = 1", "study file"),
@@ -107,9 +94,7 @@ def test_any_value_in_a_toml_file(
     ],
     ids=str,
 )  # fmt: skip
-def test_malformed_files_are_one_message(
-    content: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_malformed_files_are_one_message(content, words, tmp_path, capsys):
     file = tmp_path / "a.toml"
     file.write_bytes(content)
     code, err = run(capsys, "sweep", str(file), "--dry-run", "--out", str(tmp_path / "o"))
@@ -140,9 +125,7 @@ def edited(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 @WITHIN
 @given(data=st.data(), new=ANYTHING)
 @pytest.mark.parametrize("which", ["study.json", "metrics.jsonl", "journal"])
-def test_a_status_over_edited_files(
-    which: str, data: st.DataObject, new: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_status_over_edited_files(which, data, new, tmp_path, capsys):
     study = open_study(tmp_path / "s", short(seeds="0-1"))
     study.folder.mkdir(exist_ok=True)
     (study.folder / "study.json").unlink(missing_ok=True)
@@ -151,17 +134,13 @@ def test_a_status_over_edited_files(
     if not (study.folder / "runs" / run.name).exists():
         write_finished(study.folder, run)
     journal = write_journal(study.folder, run, "failed", "stopped")
-    file = {
-        "study.json": study.folder / "study.json",
-        "metrics.jsonl": study.folder / "runs" / run.name / "metrics.jsonl",
-        "journal": journal,
-    }[which]
+    log = study.folder / "runs" / run.name / "metrics.jsonl"
+    file = {"metrics.jsonl": log, "journal": journal}.get(which, study.folder / which)
     before = file.read_bytes()
-    content = (
-        json.loads(before) if which == "study.json" else list(map(json.loads, before.splitlines()))
-    )
+    is_lines = file.suffix == ".jsonl"
+    content = list(map(json.loads, before.splitlines())) if is_lines else json.loads(before)
     content = edited(content, data.draw(st.sampled_from(leaves(content))), new)
-    lines = content if which != "study.json" and isinstance(content, list) else [content]
+    lines = content if is_lines and isinstance(content, list) else [content]
     file.write_text("\n".join(map(json.dumps, lines)))
     try:
         for flags in ([], ["--json"]):
@@ -171,9 +150,7 @@ def test_a_status_over_edited_files(
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"5", b"[]", b"\xff", b""])
-def test_a_study_that_is_not_json(
-    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_that_is_not_json(content, tmp_path, capsys):
     (tmp_path / "study.json").write_bytes(content)
     for verb in (["status", str(tmp_path)], ["cancel", str(tmp_path)]):
         code, err = run(capsys, "sweep", *verb)

@@ -31,8 +31,10 @@ from svea.studies import (
 )
 from svea.studies import engines as local
 
+SWEEP = ["sweep", "--tasks", "walker_walk", "--set", "decisions=100", "--out"]
 
-def test_status_as_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+
+def test_status_as_table_and_json(tmp_path, capsys):
     study = open_study(tmp_path / "s", short(seeds="0-1"))
     study.save()
     write_finished(study.folder, study.runs[0])
@@ -43,66 +45,47 @@ def test_status_as_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["done", "queued"]
 
 
-def test_a_second_driver_says_who_works_on_the_study(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_driver_says_who_works_on_the_study(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(supervise, "LOCK_SECONDS", 0.0)
     study = open_study(tmp_path / "s", short())
     study.save()
     journal = write_journal(study.folder, study.runs[0])
-    command = ["sweep", "--tasks", "walker_walk", "--set", "decisions=100", "--jobs", "1"]
     with journal.open("w") as first:
         fcntl.flock(first, fcntl.LOCK_EX)
         first.write('{"event": "start", "host": "box", "pid": 4711}\n')
         first.flush()
-        assert cli.main([*command, "--out", str(study.folder)]) == 0
+        assert cli.main([*SWEEP, str(study.folder), "--jobs", "1"]) == 0
     said = capsys.readouterr().out.splitlines()
     who = "1 run already worked on by process 4711 on box (walker_walk-svea-conv-s0)"
     assert f"{who}: not begun here unless free within 2 min" in said
     assert said[-1] == "1 run: 0 queued, 1 running, 0 done, 0 failed"
 
 
-def test_a_study_that_is_done_says_what_to_type_next(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = ["--tasks", "walker_walk", "--set", "decisions=100", "--out", str(tmp_path / "s")]
-    study = open_study(tmp_path / "s", short(methods=("svea",)))
+def test_a_study_that_is_done_says_what_to_type_next(tmp_path, capsys):
+    study = open_study(tmp_path / "s", short())
     study.save()
-    folder = study.folder
-    write_finished(folder, study.runs[0])
-    assert cli.main(["sweep", *flags]) == 0
-    assert f"next: `svea eval {folder}`, `svea report {folder}`\n" in capsys.readouterr().out
+    write_finished(study.folder, study.runs[0])
+    assert cli.main([*SWEEP, str(study.folder)]) == 0
+    next_verbs = f"next: `svea eval {study.folder}`, `svea report {study.folder}`\n"
+    assert next_verbs in capsys.readouterr().out
 
 
-def test_a_dry_run_says_what_follows_training(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = ["--modes", "train", "color_hard", "--episodes", "20", "color_hard=all"]
-    flags += ["--export", "e", "--out", str(tmp_path), "--dry-run"]
-    assert cli.main(["sweep", "--tasks", "walker_walk", *flags]) == 0
-    shown = capsys.readouterr().out
-    assert f"then exported to {Path('e').absolute()}/NAME\n" in shown
-    assert "then evaluated; episodes in brackets: train (20), color_hard (all)\n" in shown
-
-
-def test_a_dry_run_lists_everything_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_lists_everything_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     grid = "--tasks walker_walk cartpole_swingup --methods svea drq --seeds 0-4"
     flags = "--set decisions=1000 replay=1000 --jobs 4 --dry-run"
-    assert cli.main(f"sweep {grid} {flags}".split()) == 0
+    then = "--modes train color_hard --episodes 20 color_hard=all --export e"
+    assert cli.main(f"sweep {grid} {flags} {then}".split()) == 0
     shown = capsys.readouterr().out
     assert shown.count("svea train ") == 20
     assert "queued   svea train walker_walk --method svea --seed 3\n" in shown
     common = f"each with --decisions 1000 --replay 1000 --out {tmp_path}/runs/sweep/runs/NAME\n"
-    assert f"{common}20 runs, 0 done, 20,000 decisions left\n" in shown
+    assert f"{common}then exported to {tmp_path}/e/NAME\n" in shown
+    assert "then evaluated; episodes in brackets: train (20), color_hard (all)\n20 runs" in shown
     assert list(tmp_path.iterdir()) == []
 
 
-def test_on_a_small_disk_a_dry_run_warns_and_a_start_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_on_a_small_disk_a_dry_run_warns_and_a_start_is_refused(tmp_path, monkeypatch, capsys):
     verb = ["sweep", "--tasks", "walker_walk"]
     monkeypatch.chdir(tmp_path)
     usage = shutil.disk_usage(tmp_path)
@@ -121,8 +104,6 @@ def test_on_a_small_disk_a_dry_run_warns_and_a_start_is_refused(
     ("arguments", "words"),
     [
         ("sweep", ["no tasks"]),
-        ("sweep --tasks waler_walk", ["unknown task 'waler_walk'", "'walker_walk'"]),
-        ("sweep --tasks walker_walk --set decisons=3", ["'decisons'", "'decisions'"]),
         ("sweep --tasks walker_walk --attempts 0", ["attempts is 0"]),
         ("sweep --tasks walker_walk --episodes 0", ["episodes is 0"]),
         ("sweep --tasks walker_walk --episodes 20", ["episodes is 20", "add --modes"]),
@@ -142,17 +123,11 @@ def test_on_a_small_disk_a_dry_run_warns_and_a_start_is_refused(
         ("sweep --tasks walker_walk --gpus nan", ["gpus is nan; allowed: -1 to"]),
         ("sweep --tasks walker_walk --slurm gpu --set decisions=9", ["'gpu'", "name=value"]),
         ("sweep missing.toml", ["no study file 'missing.toml'"]),
+        ("sweep study.yaml", ["no study file 'study.yaml'", ".toml"]),
         ("sweep status nowhere", ["is not a study"]),
-        ("sweep cancel nowhere", ["is not a study"]),
     ],
 )
-def test_mistakes_are_one_message_and_make_nothing(
-    arguments: str,
-    words: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_mistakes_are_one_message_and_make_nothing(arguments, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code, shown = call(arguments.split()), capsys.readouterr().err
     assert code == 2 and all(word in shown for word in words), shown
@@ -164,9 +139,7 @@ def test_mistakes_are_one_message_and_make_nothing(
     ["modes train", "episodes 7", "episodes 30", "export elsewhere", "tasks finger_spin",
      "methods drq", "augments overlay", "seeds 0"],
 )  # fmt: skip
-def test_a_setting_of_a_file_and_of_a_flag_are_one_too_many(
-    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_setting_of_a_file_and_of_a_flag_are_one_too_many(flag, tmp_path, capsys):
     file, out = tmp_path / "study.toml", ["--dry-run", "--out", str(tmp_path / "out")]
     file.write_text('tasks = ["walker_walk"]\nmodes = ["train"]\nepisodes = 5\nexport = "here"\n')
     assert call(["sweep", str(file), *out]) == 0
@@ -176,17 +149,14 @@ def test_a_setting_of_a_file_and_of_a_flag_are_one_too_many(
 
 def asked_for(capsys: pytest.CaptureFixture[str], out: Path, *flags: str) -> tuple[str, str]:
     """The counts of runs that a study ends with, and those of its status."""
-    words = ["sweep", "--tasks", "walker_walk", "--set", "decisions=100", "--out", str(out)]
-    assert call([*words, *flags]) == 0
+    assert call([*SWEEP, str(out), *flags]) == 0
     said = capsys.readouterr().out
     assert call(["sweep", "status", str(out)]) == 0
     shown = capsys.readouterr().out
     return tuple(re.findall(r"1 run: .*", text)[-1] for text in (said, shown))  # type: ignore[return-value]
 
 
-def test_a_study_and_its_status_agree_on_what_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_and_its_status_agree_on_what_is_done(tmp_path, monkeypatch, capsys):
     study = open_study(tmp_path / "s", short())
     study.save()
     folder = write_finished(study.folder, study.runs[0])
@@ -211,12 +181,9 @@ def test_a_study_and_its_status_agree_on_what_is_done(
         assert asked_for(capsys, study.folder) == (done, done), "what is not asked for is not due"
 
 
-def test_an_export_that_is_taken_is_refused_before_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_that_is_taken_is_refused_before_training(tmp_path, monkeypatch, capsys):
     out, exports = tmp_path / "s", tmp_path / "exports"
-    words = ["sweep", "--tasks", "walker_walk", "--seeds", "0-1", "--set", "decisions=100",
-             "--out", str(out), "--export", str(exports)]  # fmt: skip
+    words = [*SWEEP, str(out), "--seeds", "0-1", "--export", str(exports)]
     begun: list[int] = []
     monkeypatch.setattr(local, "run_study", lambda *_: begun.append(1))
     taken = exports / "walker_walk-svea-conv-s1"
@@ -234,11 +201,10 @@ def test_an_export_that_is_taken_is_refused_before_training(
 
 
 def test_with_one_attempt_a_failed_export_is_due_again_and_failed_training_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["sweep", "--tasks", "walker_walk", "--seeds", "0-1", "--set", "decisions=100",
-             "--out", str(tmp_path / "s"), "--export", str(tmp_path / "exports"),
-             "--attempts", "1"]  # fmt: skip
+    tmp_path, monkeypatch, capsys
+):
+    words = [*SWEEP, str(tmp_path / "s"), "--seeds", "0-1", "--attempts", "1"]
+    words += ["--export", str(tmp_path / "exports")]
     begun: list[str] = []
 
     def run_study(study: Study, runs: Sequence[PlannedRun], *_: object) -> None:
@@ -262,7 +228,7 @@ def test_with_one_attempt_a_failed_export_is_due_again_and_failed_training_is_no
     assert "The first: walker_walk-svea-conv-s1: exit code 4" in out
 
 
-def test_headline_rows_and_table(tmp_path: Path) -> None:
+def test_headline_rows_and_table(tmp_path):
     study = Study(tmp_path, short(seeds="0-2"))
     write_finished(tmp_path, study.runs[0])
     write_journal(tmp_path, study.runs[1], "failed", "failed", "failed")
@@ -275,7 +241,7 @@ def test_headline_rows_and_table(tmp_path: Path) -> None:
     assert lines[0]["note"] == "why failed" and lines[-1]["last returns"] == "train 8"
 
 
-def test_a_run_that_ended_between_two_lines_of_its_log_has_all_decisions(tmp_path: Path) -> None:
+def test_a_run_that_ended_between_two_lines_of_its_log_has_all_decisions(tmp_path):
     study = Study(tmp_path, plan_runs([Grid(["walker_walk"])], SHORT | {"eval_every": 0}))
     log = write_finished(tmp_path, study.runs[0]) / "metrics.jsonl"
     log.write_text('{"kind": "train", "decision": 90, "seconds": 20.0}\n')
@@ -284,7 +250,7 @@ def test_a_run_that_ended_between_two_lines_of_its_log_has_all_decisions(tmp_pat
     assert (row["state"], row["decision"]) == ("done", 100) and line["decisions"] == "100/100"
 
 
-def test_a_trained_run_says_what_is_left(tmp_path: Path) -> None:
+def test_a_trained_run_says_what_is_left(tmp_path):
     modes = ["train", "color_hard"]
     study = Study(tmp_path, plan_runs([Grid(["walker_walk"], seeds="0-1")], SHORT, modes=modes))
     for run in study.runs:
@@ -295,7 +261,7 @@ def test_a_trained_run_says_what_is_left(tmp_path: Path) -> None:
     assert [line["note"] for line in table(states)] == ["trained; left: train, color_hard", ""]
 
 
-def test_many_runs_are_shown_by_setting(tmp_path: Path) -> None:
+def test_many_runs_are_shown_by_setting(tmp_path):
     study = Study(tmp_path, short(("walker_walk", "finger_spin"), seeds="0-19"))
     write_finished(tmp_path, study.runs[0])
     lines = table(read_states(study))
@@ -303,13 +269,10 @@ def test_many_runs_are_shown_by_setting(tmp_path: Path) -> None:
     assert lines[0]["state"] == "19 queued, 1 done" and lines[0]["decisions"] == "100/2,000"
 
 
-def test_the_command_stops_by_its_time_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_stops_by_its_time_and_says_so(tmp_path, monkeypatch, capsys):
     clock = itertools.count(step=60.0)  # the time is up as soon as it is asked for
     monkeypatch.setattr(local, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    words = ["sweep", "--tasks", "walker_walk", "--methods", "svea", "drq", "--out",
-             str(tmp_path / "study"), "--set", "decisions=100", "--together", "2"]  # fmt: skip
+    words = [*SWEEP, str(tmp_path / "study"), "--methods", "svea", "drq", "--together", "2"]
     assert cli.main([*words, "--time-limit", "1s"]) == 0
     assert "time limit: 2 runs not done; the same command continues" in capsys.readouterr().out
     assert cli.main([*words, "--time-limit", "soon"]) == 2
@@ -317,9 +280,7 @@ def test_the_command_stops_by_its_time_and_says_so(
 
 @pytest.mark.parametrize("part", ["train", "export"])
 @pytest.mark.parametrize("names", [[], ["walker"], ["walker_walk-svea-conv-s0"] * 2])
-def test_runs_are_named_once(
-    part: str, names: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_are_named_once(part, names, tmp_path, capsys):
     open_study(tmp_path / "s", short()).save()
     assert cli.main(["sweep", part, str(tmp_path / "s"), *names]) == 2
     assert all(name in capsys.readouterr().err for name in names[:1])

@@ -13,7 +13,7 @@ from svea.core import terminal
 
 
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def plain_environment(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
 
@@ -24,7 +24,7 @@ ROWS = [
 ]
 
 
-def test_elsewhere_every_row_is_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere_every_row_is_one_plain_line(capsys):
     printing.print_table(ROWS)
     head, first, second = capsys.readouterr().out.splitlines()
     assert re.split("  +", head) == ["run", "mean ± std", "n"]
@@ -32,9 +32,7 @@ def test_elsewhere_every_row_is_one_plain_line(capsys: pytest.CaptureFixture[str
     assert second.index("–") == head.index("mean")
 
 
-def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch, capsys):
     with terminal.Steps("episodes", 60) as steps:
         steps.begin("loading")
         steps.finish("evaluating in train")  # seconds later: nothing new is worth a line
@@ -47,9 +45,7 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(
     ]
 
 
-def test_progress_is_a_bar_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_is_a_bar_on_a_terminal(monkeypatch, capsys):
     made = functools.partial(Console, force_terminal=True, width=90, color_system=None)
     monkeypatch.setattr(terminal, "console", lambda stderr=False: made(stderr=stderr))
     with terminal.Steps("episodes", 60) as steps:
@@ -60,9 +56,7 @@ def test_progress_is_a_bar_on_a_terminal(
     assert "evaluating in [train]" in err and "1/60" in err
 
 
-def test_what_is_mostly_quick_is_said_only_if_it_takes_long(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_mostly_quick_is_said_only_if_it_takes_long(monkeypatch, capsys):
     with terminal.Steps("pages") as steps:
         steps.doing("reading runs")
         monkeypatch.setattr(terminal, "LINE_SECONDS", -1.0)
@@ -70,38 +64,23 @@ def test_what_is_mostly_quick_is_said_only_if_it_takes_long(
     assert capsys.readouterr().err == "drawing figures\n"
 
 
-def on_a_terminal(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> list[str]:
-    made = functools.partial(Console, force_terminal=True, width=width, color_system=None)
-    monkeypatch.setattr(printing, "console", lambda stderr=False: made(stderr=stderr))
+@pytest.mark.parametrize("width", [120, 56, 55])
+def test_names_stay_in_one_piece_on_a_terminal(width, monkeypatch, capsys):
+    made = Console(force_terminal=True, width=width, color_system=None)
+    monkeypatch.setattr(printing, "console", lambda: made)
     printing.print_table(ROWS)
     shown = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, shown)) <= width
-    return [line.rstrip() for line in shown]
-
-
-@pytest.mark.parametrize("width", [120, 56, 55])
-def test_names_stay_in_one_piece_on_a_terminal(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = on_a_terminal(width, monkeypatch, capsys)
+    lines = [line.rstrip() for line in shown]
     assert sum(ROWS[0]["run"] in line for line in lines) == 1
     is_table = any("───" in line for line in lines)
     assert is_table == (width > 55)
+    if not is_table:  # each row is a paragraph
+        assert lines[1:4] == ["mean ± std 760 ± 145", "n          5", ""]
     assert any(line.endswith(" 5") for line in lines)  # the last column is there
 
 
-def test_a_narrow_terminal_gives_each_row_a_paragraph(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = on_a_terminal(55, monkeypatch, capsys)
-    assert lines[:4] == [f"run        {ROWS[0]['run']}", "mean ± std 760 ± 145", "n          5", ""]
-
-
-def test_no_column_is_cut_off_where_all_can_be_narrow_enough(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_column_is_cut_off_where_all_can_be_narrow_enough(monkeypatch, capsys):
     modes = {"color hard": "963", "video easy": "629", "video hard": "86"}
     monkeypatch.setattr(printing, "console", lambda: Console(force_terminal=True, width=60))
     printing.print_table([{"agent": "zoo:ball_in_cup_catch-svea-drift", **modes}])
@@ -109,6 +88,6 @@ def test_no_column_is_cut_off_where_all_can_be_narrow_enough(
     assert shown.count("hard") == 2 and shown.count("video") == 2 and "…" not in shown
 
 
-def test_columns_without_an_entry_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_without_an_entry_are_left_out(capsys):
     printing.print_table([{"ms": 1, "GPU GB": ""}, {"ms": 2, "GPU GB": ""}])
     assert capsys.readouterr().out.split() == ["ms", "1", "2"]

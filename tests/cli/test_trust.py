@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tiny_runs import tiny
@@ -28,12 +27,12 @@ OURS = STRANGE + "from svea.methods import METHODS\nfrom toy import make\nown = 
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     return train(tiny(tmp_path_factory.mktemp("trust") / "run", decisions=16))
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def asked(monkeypatch):
     """Nothing has been named or imported yet."""
     monkeypatch.setattr(importing, "_users", set())
     monkeypatch.delitem(sys.modules, "toy", raising=False)
@@ -41,7 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def strange(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: None) -> Any:
+def strange(run, tmp_path, monkeypatch, asked):
     """Makes an export that names a module, which lies in it and in the working folder."""
 
     def make(option: str, value: str) -> Path:
@@ -64,7 +63,7 @@ def strange(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: N
     [("task", "strange:make"), ("method", "strange:own"), ("encoder", "strange:make"),
      ("augment", "conv|strange:make"), ("task", "os:abort"), ("encoder", "svea.cli:main")],
 )  # fmt: skip
-def test_what_config_json_names_is_not_imported(strange: Any, option: str, value: str) -> None:
+def test_what_config_json_names_is_not_imported(strange, option, value):
     folder = strange(option, value)
     if option in ("task", "augment"):
         load_agent(folder)  # which needs neither an environment nor a strong augmentation
@@ -75,7 +74,7 @@ def test_what_config_json_names_is_not_imported(strange: Any, option: str, value
     assert not (folder / "executed").exists()
 
 
-def test_it_is_imported_when_the_user_says_so(strange: Any, monkeypatch: Any) -> None:
+def test_it_is_imported_when_the_user_says_so(strange, monkeypatch):
     folder = strange("method", "strange:own")
     monkeypatch.setattr(sys, "path", [*sys.path])
     assert load_config(folder, trust=True).method == "strange:own"
@@ -83,9 +82,7 @@ def test_it_is_imported_when_the_user_says_so(strange: Any, monkeypatch: Any) ->
     assert load_agent(folder).decision == 16, "once is enough"
 
 
-def test_a_module_that_was_imported_or_named_in_python_needs_no_trust(
-    strange: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_was_imported_or_named_in_python_needs_no_trust(strange, monkeypatch):
     folder = strange("task", "toy:make")
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "toy", sys)
@@ -97,7 +94,7 @@ def test_a_module_that_was_imported_or_named_in_python_needs_no_trust(
     assert load_config(folder).task == "toy:make"
 
 
-def test_environments_of_gymnasium_itself_need_none(strange: Any) -> None:
+def test_environments_of_gymnasium_itself_need_none(strange):
     assert load_config(strange("task", "gymnasium:CarRacing-v3")).task == "gymnasium:CarRacing-v3"
     with pytest.raises(UserError, match="--trust"):
         load_config(strange("task", "gymnasium.utils.play:play"))
@@ -110,7 +107,7 @@ def svea(*words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_on_the_command_line_a_flag_or_the_name_says_so(strange: Any) -> None:
+def test_on_the_command_line_a_flag_or_the_name_says_so(strange):
     folder = strange("task", "strange:make")
     (folder / "strange:make").mkdir()  # a name that a shell may complete
     words = ["eval", ".", "--modes", "train", "--episodes", "1", "--envs", "1"]
@@ -124,12 +121,7 @@ def test_on_the_command_line_a_flag_or_the_name_says_so(strange: Any) -> None:
     assert (folder / "executed").exists()
 
 
-def test_a_method_in_study_json_is_not_imported(
-    tmp_path: Path,
-    asked: None,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_method_in_study_json_is_not_imported(tmp_path, asked, monkeypatch, capsys):
     open_study(tmp_path / "study", plan_runs([Grid(["walker_walk"])], {"decisions": 100})).save()
     path = tmp_path / "study/study.json"
     path.write_text(path.read_text().replace('"method": "svea"', '"method": "strange:own"'))
@@ -145,9 +137,7 @@ def test_a_method_in_study_json_is_not_imported(
     assert not (tmp_path / "executed").exists()
 
 
-def test_words_of_a_command_line_are_names_unless_they_are_files(
-    asked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_of_a_command_line_are_names_unless_they_are_files(asked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkdir("evil:mod")
     importing.trust_typed(shlex.split("eval evil:mod --task=a.b:c --augment 'conv|d:e+f:g' e:h=20"))

@@ -33,7 +33,7 @@ SHADOWED = ("json", "random", "typing", "socket", "numpy", "torch", "gymnasium",
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def planted(tmp_path_factory):
     """A folder whose modules have the names of others, and write a file when they are executed."""
     folder = tmp_path_factory.mktemp("planted")
     for name in SHADOWED:
@@ -43,7 +43,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def within(planted: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def within(planted, monkeypatch):
     """Work in that folder; afterwards nothing of it has been executed."""
     monkeypatch.chdir(planted)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -57,7 +57,7 @@ def flags(**changes: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("paths", [None, ""])
-def test_the_command_itself_imports_nothing_from_it(within: Path, paths: str | None) -> None:
+def test_the_command_itself_imports_nothing_from_it(within, paths):
     own = [str(SRC.parent)] if paths is None else [paths, str(SRC.parent)]
     done = subprocess.run(
         [sys.executable, "-m", "svea", "methods"],
@@ -67,22 +67,22 @@ def test_the_command_itself_imports_nothing_from_it(within: Path, paths: str | N
     assert done.returncode == 0, done.stderr
 
 
-def test_train_and_eval(within: Path) -> None:
+def test_train_and_eval(within):
     assert main(["train", "toy:make", *flags(), "--out", "run"]) == 0
     assert main(["eval", "run", "--task", "toy:make", "--modes", "train", "--episodes", "1"]) == 0
 
 
-def test_the_processes_of_a_study(within: Path, tmp_path: Path) -> None:
+def test_the_processes_of_a_study(within, tmp_path):
     call = functools.partial(importlib.import_module, "svea.studies.supervise")
     work = functools.partial(isinstance, call, str)
     assert supervise.call_in_process(work, tmp_path / "log", lambda: False) == 0
 
 
-def test_a_trial_of_drawing(within: Path) -> None:
+def test_a_trial_of_drawing(within):
     doctor.measure_gl()
 
 
-def test_an_agent_of_the_playground(within: Path) -> None:
+def test_an_agent_of_the_playground(within):
     session = pytest.importorskip("svea.play.session")
     setting = pytest.importorskip("svea.play.setting")
 
@@ -94,7 +94,7 @@ def test_an_agent_of_the_playground(within: Path) -> None:
     asyncio.run(start_and_end())
 
 
-def test_a_task_of_ray_puts_the_folder_last_before_it_imports_anything(within: Path) -> None:
+def test_a_task_of_ray_puts_the_folder_last_before_it_imports_anything(within):
     call = functools.partial(importlib.import_module, "svea.studies.supervise")
     task = cloudpickle.dumps(as_task(str(within)))
     code = (
@@ -106,9 +106,7 @@ def test_a_task_of_ray_puts_the_folder_last_before_it_imports_anything(within: P
     subprocess.run(command, env=process.environment(), check=True)
 
 
-def test_a_job_of_slurm_begins_without_the_folder(
-    within: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_of_slurm_begins_without_the_folder(within, monkeypatch):
     given: dict[str, Any] = {}
     executor = SimpleNamespace(update_parameters=given.update)
     submitit = SimpleNamespace(AutoExecutor=lambda **options: executor)
@@ -119,9 +117,7 @@ def test_a_job_of_slurm_begins_without_the_folder(
     subprocess.run(["sh", "-ec", script], check=True)
 
 
-def test_children_find_what_their_parent_finds_and_the_folder_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_children_find_what_their_parent_finds_and_the_folder_last(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for entry in ("", ".", str(tmp_path)):
         monkeypatch.setattr(sys, "path", [entry, "/elsewhere", *sys.path])
@@ -135,9 +131,7 @@ def test_children_find_what_their_parent_finds_and_the_folder_last(
     assert "/set/later" in path and "" not in path and str(tmp_path) not in path
 
 
-def test_a_module_of_ones_own_works_from_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_of_ones_own_works_from_the_folder(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "from toy import make\nfrom svea.methods import Method\nown = Method('drq')\n"
     )
@@ -151,7 +145,7 @@ def test_a_module_of_ones_own_works_from_the_folder(
     sys.modules.pop("mine")
 
 
-def test_python_children_are_started_in_one_place() -> None:
+def test_python_children_are_started_in_one_place():
     for path in SRC.rglob("*.py"):
         if path.name not in ("process.py", "doctor.py"):  # which prints where Python is
             assert "sys.executable" not in path.read_text(), path

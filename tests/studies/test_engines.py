@@ -28,7 +28,7 @@ GB = 10**9
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+def machine(monkeypatch):
     """A machine with as many cores, bytes and GPUs as a test wants."""
 
     def build(cores: int, memory: int, gpus: dict[str, int] | None = None) -> None:
@@ -40,7 +40,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     return build
 
 
-def test_cores_and_memory_bound_the_runs_of_a_machine_without_gpu(machine: Any) -> None:
+def test_cores_and_memory_bound_the_runs_of_a_machine_without_gpu(machine):
     config = configure("walker_walk", decisions=1000)
     machine(cores=16, memory=1000 * GB)
     slots = local.find_slots([config], Resources())
@@ -53,7 +53,7 @@ def test_cores_and_memory_bound_the_runs_of_a_machine_without_gpu(machine: Any) 
     assert len(local.find_slots([config], Resources(jobs=5))) == 5
 
 
-def test_several_runs_share_a_gpu_when_their_memory_fits(machine: Any) -> None:
+def test_several_runs_share_a_gpu_when_their_memory_fits(machine):
     config = configure("walker_walk")  # a replay of 10.7 GB, and 4 GB besides
     machine(cores=64, memory=1000 * GB, gpus={"0": 24 * GB, "1": 80 * GB})
     slots = local.find_slots([config], Resources())
@@ -63,10 +63,16 @@ def test_several_runs_share_a_gpu_when_their_memory_fits(machine: Any) -> None:
     assert [sum(slot[local.GPU] == g for slot in thirds) for g in "01"] == [3, 3]
     machine(cores=4, memory=1000 * GB, gpus={"0": 80 * GB})
     assert len(local.find_slots([config], Resources())) == 2, "cores bound it too"
-    assert local.GPU not in local.find_slots([config], Resources(gpus=0))[0]
-    assert (
-        local.GPU not in local.find_slots([configure("walker_walk", device="cpu")], Resources())[0]
-    )
+    on_cpu = configure("walker_walk", device="cpu")
+    for one, resources in ((config, Resources(gpus=0)), (on_cpu, Resources())):
+        assert local.GPU not in local.find_slots([one], resources)[0]
+    machine(cores=64, memory=1000 * GB, gpus={"0": 80 * GB})
+    for shared, together in ((4, Resources()), (2, Resources(together=2))):
+        assert len(local.find_slots([config], together)) == shared
+    assert len(local.find_slots([config], Resources(gpus=0.25, together=2))) == 2
+    assert groups(range(5), 2) == [range(2), range(2, 4), range(4, 5)]
+    with pytest.raises(UserError, match="together is 2"):
+        Resources(together=2).check("ray")
 
 
 @pytest.mark.parametrize(
@@ -79,14 +85,8 @@ def test_several_runs_share_a_gpu_when_their_memory_fits(machine: Any) -> None:
     ],
 )
 def test_agents_of_a_group_are_evaluated_at_once_where_a_gpu_computes(
-    gpus: Any,
-    cores: int,
-    jobs: int,
-    at_once: list[int],
-    machine: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    gpus, cores, jobs, at_once, machine, tmp_path, monkeypatch
+):
     machine(cores=cores, memory=1000 * GB, gpus=gpus)
     asked: list[tuple[int, int]] = []
 
@@ -100,9 +100,7 @@ def test_agents_of_a_group_are_evaluated_at_once_where_a_gpu_computes(
 
 
 @pytest.mark.slow
-def test_a_study_with_one_run_killed_and_one_failing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_study_with_one_run_killed_and_one_failing(tmp_path, monkeypatch):
     """The killed one resumes and ends like an undisturbed one; the failing one uses its budget."""
     importable(monkeypatch)
     good, broken = tiny_runs(seeds="0-1"), tiny_runs("toy:make_broken", seeds="0")
@@ -115,8 +113,8 @@ def test_a_study_with_one_run_killed_and_one_failing(
     killer.join()
     states = {state.run.name: state for state in read_states(study)}
     assert [states[run.name].state for run in study.runs] == ["done", "done", "failed"]
-    ends = [e for e in read_journal(study.folder / "journal" / f"{good[0].name}.jsonl")
-            if e["event"] == "end"]  # fmt: skip
+    journal = read_journal(study.folder / "journal" / f"{good[0].name}.jsonl")
+    ends = [entry for entry in journal if entry["event"] == "end"]
     assert [end["outcome"] for end in ends] == ["failed", "done"]
     assert ends[0]["reason"] == "ended by SIGKILL"
     assert [result(study, run) for run in good] == [result(alone, run) for run in good]
@@ -128,16 +126,15 @@ def test_a_study_with_one_run_killed_and_one_failing(
 
 @pytest.mark.slow
 def test_the_command_again_goes_on_after_the_driver_was_killed_or_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     importable(monkeypatch)
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0", decisions=400, save_every=100))
     (run,) = study.runs
-    (tmp_path / "study.json").write_text((study.folder / "study.json").read_text())
-    flags = [f"{name}={value}" for name, value in run.values.items()
-             if name not in ("task", "method", "seed")]  # fmt: skip
-    command = [sys.executable, "-m", "svea", "sweep", "--tasks", "toy:make", "--set", *flags,
-               "--out", str(study.folder), "--jobs", "1"]  # fmt: skip
+    axes = ("task", "method", "seed")
+    flags = [f"{name}={value}" for name, value in run.values.items() if name not in axes]
+    words = ["--tasks", "toy:make", "--out", str(study.folder), "--jobs", "1", "--set", *flags]
+    command = [sys.executable, "-m", "svea", "sweep", *words]
     for number, code in ((signal.SIGKILL, -9), (signal.SIGTERM, 130), (signal.SIGINT, 130)):
         driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         trainer, _ = process_of(study, run)
@@ -154,9 +151,7 @@ def test_the_command_again_goes_on_after_the_driver_was_killed_or_interrupted(
     assert "1 done" in again.stdout and again.returncode == 0
 
 
-def test_ctrl_c_stops_what_this_driver_works_on_and_no_other_drivers_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_stops_what_this_driver_works_on_and_no_other_drivers_runs(tmp_path, monkeypatch):
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0"))
     begun, stopped = threading.Event(), threading.Event()
 
@@ -177,7 +172,7 @@ def test_ctrl_c_stops_what_this_driver_works_on_and_no_other_drivers_runs(
 
 
 @pytest.mark.slow
-def test_cancel_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_from_elsewhere(tmp_path, monkeypatch):
     importable(monkeypatch)
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0-1", decisions=100_000))
     work = threading.Thread(
@@ -193,14 +188,3 @@ def test_cancel_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     last = read_journal(study.folder / "journal" / f"{first.run.name}.jsonl")[-1]
     assert last["outcome"] == "stopped" and last["code"] == 143
     assert not (study.folder / "runs" / second.run.name).exists()
-
-
-def test_a_process_of_several_runs_takes_the_room_of_several(machine: Any) -> None:
-    machine(cores=64, memory=1000 * GB, gpus={"0": 80 * GB})
-    config = configure("walker_walk")  # a replay of 10.7 GB, and 4 GB besides
-    assert len(local.find_slots([config], Resources())) == 4
-    assert len(local.find_slots([config], Resources(together=2))) == 2
-    assert len(local.find_slots([config], Resources(gpus=0.25, together=2))) == 2
-    assert groups(range(5), 2) == [range(2), range(2, 4), range(4, 5)]
-    with pytest.raises(UserError, match="together is 2"):
-        Resources(together=2).check("ray")

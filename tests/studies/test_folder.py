@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +14,7 @@ from svea.studies import Grid, open_study, plan_runs, read_study
 from svea.studies.folder import read_state
 
 
-def test_a_study_grows_but_is_never_another_one(tmp_path: Path) -> None:
+def test_a_study_grows_but_is_never_another_one(tmp_path):
     open_study(tmp_path / "s", short(seeds="0-1")).save()
     open_study(tmp_path / "s", short(seeds="1-3")).save()
     names = {run.name for run in read_study(tmp_path / "s").runs}
@@ -26,13 +22,12 @@ def test_a_study_grows_but_is_never_another_one(tmp_path: Path) -> None:
     changed = plan_runs([Grid(["walker_walk"])], {"decisions": 99})
     with pytest.raises(UserError, match=r"another study.*\n.*decisions 100 there, 99 here"):
         open_study(tmp_path / "s", changed)
-    with pytest.raises(UserError):
-        open_study(tmp_path / "s", short(("finger_spin",)))
-    with pytest.raises(UserError):
-        open_study(tmp_path / "s", short(), title="paper")
+    for runs, title in ((short(("finger_spin",)), ""), (short(), "paper")):
+        with pytest.raises(UserError):
+            open_study(tmp_path / "s", runs, title=title)
 
 
-def test_the_plan_of_a_run_is_what_was_asked_last(tmp_path: Path) -> None:
+def test_the_plan_of_a_run_is_what_was_asked_last(tmp_path):
     asked: list[dict[str, Any]] = [
         {"modes": ["train", "color_hard"], "episodes": {"default": 2, "color_hard": 3},
          "analyses": ["q-gap"], "export": tmp_path / "exports"},
@@ -45,20 +40,15 @@ def test_the_plan_of_a_run_is_what_was_asked_last(tmp_path: Path) -> None:
     assert read_study(tmp_path / "s").runs == (*again, *both), "the other run keeps its plan"
 
 
-def test_folders_that_are_no_study_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "thesis.tex").touch()
-    with pytest.raises(UserError):
-        open_study(tmp_path / "full", short())
-    with pytest.raises(UserError):
-        read_study(tmp_path / "full")
-    (tmp_path / "full" / "study.json").write_text('{"runs": [{"nam')
-    with pytest.raises(UserError):
-        read_study(tmp_path / "full")
+def test_folders_that_are_no_study_are_refused(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    for read in (lambda folder: open_study(folder, short()), read_study):
+        with pytest.raises(UserError, match="not a study"):
+            read(tmp_path)
 
 
 @pytest.mark.parametrize("episodes", [7, "all", {"train": "all", "default": 3}])
-def test_a_study_comes_back_from_its_file(tmp_path: Path, episodes: Any) -> None:
+def test_a_study_comes_back_from_its_file(tmp_path, episodes):
     runs = plan_runs([Grid(["walker_walk"])], SHORT, modes=["train"], episodes=episodes)
     study = open_study(tmp_path / "s", runs)
     study.save()
@@ -73,7 +63,7 @@ def test_a_study_comes_back_from_its_file(tmp_path: Path, episodes: Any) -> None
 # How far a run is ---------------------------------------------------------------------------------
 
 
-def test_states_come_from_the_folders_alone(tmp_path: Path) -> None:
+def test_states_come_from_the_folders_alone(tmp_path):
     runs = short(seeds="0-6")
     _, half, done, once, spent, refused, locked = runs
     write_finished(tmp_path, half, decision=50)
@@ -95,9 +85,7 @@ def test_states_come_from_the_folders_alone(tmp_path: Path) -> None:
     assert read_state(tmp_path, locked).state == "queued"
 
 
-def test_trained_means_evaluated_after_the_last_checkpoint_if_the_run_is_evaluated(
-    tmp_path: Path,
-) -> None:
+def test_trained_means_evaluated_after_the_last_checkpoint_if_the_run_is_evaluated(tmp_path):
     values = [SHORT, SHORT | {"eval_every": 0}]
     runs = [plan_runs([Grid(["walker_walk"])], one, modes=["train"])[0] for one in values]
     for number, run in enumerate(runs):
@@ -106,10 +94,10 @@ def test_trained_means_evaluated_after_the_last_checkpoint_if_the_run_is_evaluat
         (folder / "checkpoints" / f"{run.decisions:09d}").mkdir()
     first, second = (read_state(tmp_path / str(n), run).progress for n, run in enumerate(runs))
     assert not first.trained
-    assert second.trained and second.missing_modes == ("train",), "those after training are due"
+    assert second.trained and second.left["evaluated"] == ("train",), "those after training are due"
 
 
-def test_checkpoints_that_repeat_the_last_decision_count(tmp_path: Path) -> None:
+def test_checkpoints_that_repeat_the_last_decision_count(tmp_path):
     """Two interruptions of the last evaluation leave only repetitions, since two are kept."""
     (run,) = short()
     folder = write_finished(tmp_path, run)
@@ -119,7 +107,7 @@ def test_checkpoints_that_repeat_the_last_decision_count(tmp_path: Path) -> None
     assert read_state(tmp_path, run).state == "done"
 
 
-def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path: Path) -> None:
+def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path):
     (run,) = plan_runs([Grid(["walker_walk"])], SHORT, modes=["train", "color_hard"], episodes=2)
     folder = write_finished(tmp_path, run)
 
@@ -127,22 +115,16 @@ def test_done_means_evaluated_in_every_mode_at_the_last_decision(tmp_path: Path)
         line = {"policy": policy, "decision": decision, "mode": mode, "seed": seed}
         return json.dumps(line | {"return": 1.0}) + "\n"
 
-    lines = [record("train", 0), record("train", 1), record("color_hard", 0)]
-    lines += [
-        record("color_hard", 0),
-        record("color_hard", 1, 50),
-        record("color_hard", 1, 100, "random"),
-    ]
+    lines = [record("train", 0), record("train", 1), record("color_hard", 0)] * 2
+    lines += [record("color_hard", 1, 50), record("color_hard", 1, 100, "random")]
     (folder / "eval.jsonl").write_text("".join(lines) + '{"policy": "agent", "decision": 100, "mo')
-    assert read_state(tmp_path, run).progress.missing_modes == ("color_hard",)
+    assert read_state(tmp_path, run).progress.left["evaluated"] == ("color_hard",)
     with (folder / "eval.jsonl").open("a") as file:
         file.write("\n" + record("color_hard", 1))
     assert read_state(tmp_path, run).state == "done"
 
 
-def test_each_mode_needs_its_own_number_of_episodes_and_all_means_its_worlds(
-    tmp_path: Path,
-) -> None:
+def test_each_mode_needs_its_own_number_of_episodes_and_all_means_its_worlds(tmp_path):
     episodes = {"default": "all", "color_hard": 3}
     modes = ["train", "color_hard", "video_easy"]
     (run,) = plan_runs([Grid(["walker_walk"])], SHORT, modes=modes, episodes=episodes)
@@ -153,7 +135,7 @@ def test_each_mode_needs_its_own_number_of_episodes_and_all_means_its_worlds(
             for seed in range(played):
                 line = {"policy": "agent", "decision": 100, "mode": mode, "seed": seed}
                 file.write(json.dumps(line | {"return": 1.0, "provenance": provenance}) + "\n")
-        return read_state(tmp_path, run).progress.missing_modes
+        return read_state(tmp_path, run).progress.left["evaluated"]
 
     assert missing("train", 99) == ("train", "color_hard", "video_easy")
     assert missing("train", 100) == ("color_hard", "video_easy")
@@ -163,7 +145,7 @@ def test_each_mode_needs_its_own_number_of_episodes_and_all_means_its_worlds(
     assert missing("color_hard", 3) == () and read_state(tmp_path, run).state == "done"
 
 
-def test_exported_means_this_agent_at_its_last_decision(tmp_path: Path) -> None:
+def test_exported_means_this_agent_at_its_last_decision(tmp_path):
     (run,) = plan_runs([Grid(["walker_walk"])], SHORT, export=tmp_path / "exports")
     assert run.export_folder == tmp_path / "exports" / run.name
     folder, config = write_finished(tmp_path, run), {"task": "walker_walk", "seed": 0}
@@ -174,14 +156,14 @@ def test_exported_means_this_agent_at_its_last_decision(tmp_path: Path) -> None:
     for other in others:
         write_export(run.export_folder, other)
         progress = read_state(tmp_path, run).progress
-        assert progress.trained and progress.missing_export and not progress.done, other
+        assert progress.trained and progress.left["exported"] and not progress.done, other
     write_export(run.export_folder, config | {"decision": 100, "command": "svea sweep"})
     assert read_state(tmp_path, run).state == "done"
     (run.export_folder / "config.json").write_text("[]")
-    assert read_state(tmp_path, run).progress.missing_export
+    assert read_state(tmp_path, run).progress.left["exported"]
 
 
-def test_damaged_and_long_logs_do_not_hide_the_rest(tmp_path: Path) -> None:
+def test_damaged_and_long_logs_do_not_hide_the_rest(tmp_path):
     (run,) = short()
     log = write_finished(tmp_path, run) / "metrics.jsonl"
     line = json.dumps({"kind": "train", "decision": 1, "seconds": 0.1, "critic_loss": 0.5}) + "\n"
@@ -190,11 +172,3 @@ def test_damaged_and_long_logs_do_not_hide_the_rest(tmp_path: Path) -> None:
     write_journal(tmp_path, run, "failed").open("ab").write(b'[1]\n{"event": "en')
     state = read_state(tmp_path, run)
     assert (state.state, state.failures, state.progress.decision) == ("done", 0, 100)
-
-
-def test_status_and_supervision_do_not_import_torch() -> None:
-    """It would take longer than the status of thousands of runs, and its memory in every worker."""
-    code = "import sys, svea.studies.supervise, svea.cli.sweep; sys.exit('torch' in sys.modules)"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    command = [sys.executable, "-c", code]
-    assert subprocess.run(command, env=environment, check=False).returncode == 0

@@ -23,17 +23,14 @@ from svea.studies import ray, read_states
 from svea.studies.engines import Resources
 
 ray_is_there = pytest.mark.skipif(
-    not local.importlib.util.find_spec("ray"),
-    reason="ray is not installed",
+    not local.importlib.util.find_spec("ray"), reason="ray is not installed"
 )
 
 
 @pytest.mark.parametrize(
     ("address", "words"), [("nowhere", "HOST:PORT"), ("127.0.0.1:{}", "127.0.0.1")]
 )
-def test_an_unreachable_cluster_is_named_before_anything_starts(
-    address: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_cluster_is_named_before_anything_starts(address, words, monkeypatch):
     monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: object())
     with socket.socket() as one:  # a port that nothing listens on
         one.bind(("127.0.0.1", 0))
@@ -41,37 +38,27 @@ def test_an_unreachable_cluster_is_named_before_anything_starts(
             ray.require(Resources(address=address.format(one.getsockname()[1])))
 
 
-class Nodes:
-    """Stands for a connected Ray with these resources."""
-
-    def __init__(self, **resources: float) -> None:
-        self.resources = resources
-
-    def cluster_resources(self) -> dict[str, float]:
-        return self.resources
-
-
-def test_runs_get_gpus_where_there_are_some_and_are_refused_where_they_can_never_fit() -> None:
-    plain, big = Nodes(CPU=8.0), Nodes(CPU=8.0, GPU=2.0)
-    assert ray._gpus_per_run(plain, Resources()) == 0
-    assert ray._gpus_per_run(big, Resources()) == 1
-    assert ray._gpus_per_run(big, Resources(gpus=0.25)) == 0.25
-    assert ray._runs_at_once(big, 1.0, 0.25) == 8
-    assert ray._runs_at_once(big, 2.0, 1.0) == 2
+def test_runs_get_gpus_where_there_are_some_and_are_refused_where_they_can_never_fit():
+    plain, big = {"CPU": 8.0}, {"CPU": 8.0, "GPU": 2.0}
+    assert ray._room(plain, Resources()) == (1, 0, 8)
+    assert ray._room(big, Resources()) == (1, 1, 2)
+    assert ray._room(big, Resources(gpus=0.25)) == (1, 0.25, 8)
+    assert ray._room(big, Resources(cpus=8)) == (8, 1, 1)
     with pytest.raises(UserError, match="1 GPUs"):
-        ray._runs_at_once(plain, 1.0, 1.0)
+        ray._room(plain, Resources(gpus=1))
 
 
-class InlineRay(Nodes):
+class InlineRay:
     """Stands for a connected Ray that runs each task at once and loses the first one."""
 
     class exceptions:
         RayTaskError = type("RayTaskError", (Exception,), {})
         RayError = type("RayError", (Exception,), {})
 
-    def __init__(self, **resources: float) -> None:
-        super().__init__(**resources)
-        self.most_in_flight, self.submitted = 0, 0
+    most_in_flight, submitted = 0, 0
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 1.0}
 
     def remote(self, **options: Any) -> Any:
         assert options == {"num_cpus": 1.0, "num_gpus": 0.0, "max_retries": -1}
@@ -96,18 +83,15 @@ class InlineRay(Nodes):
         return list(reference[1])
 
 
-def test_tasks_are_supplied_as_the_cluster_has_room_and_lost_ones_submitted_again(
-    tmp_path: Path,
-) -> None:
-    study, cluster, refreshed = tiny_study(tmp_path / "study"), InlineRay(CPU=1.0), []
+def test_tasks_are_supplied_as_the_cluster_has_room_and_lost_ones_submitted_again(tmp_path):
+    study, cluster, refreshed = tiny_study(tmp_path / "study"), InlineRay(), []
 
     def train(call: Any, log: Path, must_stop: Any) -> int:
         write_finished(study.folder, *call.args[1])
         return 0
 
-    ray.run_on(
-        cluster, study, study.runs, Resources(jobs=2), lambda: refreshed.append(1), execute=train
-    )
+    refresh = lambda: refreshed.append(1)  # noqa: E731
+    ray.run_on(cluster, study, study.runs, Resources(jobs=2), refresh, execute=train)
     assert [state.state for state in read_states(study)] == ["done"] * 3
     assert cluster.submitted == 4 and cluster.most_in_flight == 2 and refreshed
 
@@ -127,7 +111,7 @@ def two_nodes() -> Iterator[tuple[Any, Any]]:
 
 
 @pytest.fixture
-def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+def on_loopback(monkeypatch):
     importable(monkeypatch)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # all ports on loopback
@@ -135,9 +119,7 @@ def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @ray_is_there
-def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(
-    tmp_path: Path, on_loopback: None
-) -> None:
+def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(tmp_path, on_loopback):
     """All runs finish, with the results of an undisturbed study."""
     runs = tiny_runs(seeds="0-3", decisions=300, save_every=40, eval_every=150, log_every=50)
     alone = tiny_study(tmp_path / "alone", *runs)
@@ -177,8 +159,8 @@ def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(
 @pytest.mark.slow
 @ray_is_there
 def test_a_cluster_of_its_own_listens_on_loopback_only_and_shows_no_dashboard(
-    tmp_path: Path, on_loopback: None
-) -> None:
+    tmp_path, on_loopback
+):
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0", decisions=14))
     script = "import test_ray_engine, sys; test_ray_engine.run_and_list_ports(*sys.argv[1:])"
     path = os.pathsep.join([str(Path(__file__).parent), os.environ["PYTHONPATH"]])

@@ -72,9 +72,10 @@ def raises(error: SveaError) -> Step:
     return step
 
 
-def exports(run: PlannedRun) -> Step:
+def exports(*runs: PlannedRun) -> Step:
     def step(_: Path) -> int:
-        write_export(run.export_folder, {"decision": 100})
+        for run in runs:
+            write_export(run.export_folder, {"decision": 100})
         return 0
 
     return step
@@ -127,14 +128,28 @@ def ends(study: Path, run: PlannedRun, what: str = "outcome") -> list[str]:
     return [entry[what] for entry in entries if entry["event"] == "end"]
 
 
-def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
+INTERRUPTED = [reach(20, 0), reach(40, 130), reach(60, 143), reach(80, 0), reach(100)]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "steps", "outcomes"),
+    [
+        (1, [reach(100)], ["done"]),
+        (1, INTERRUPTED, ["stopped"] * 4 + ["done"]),  # 0 before the end is a time limit
+        (2, [exits(143), exits(0)], ["failed"] * 2),  # stopping without getting anywhere
+        (3, [exits(2)], ["refused"]),  # bad input is not tried again by itself
+    ],
+)
+def test_how_attempts_end_and_a_finished_run_is_left_as_it_is(attempts, steps, outcomes, tmp_path):
     run = planned()
-    assert bring(tmp_path, run, execute=Script(reach(100))) == "done"
-    assert bring(tmp_path, run, execute=Script()) == "done"
-    assert ends(tmp_path, run) == ["done"]
+    state = "done" if "done" in outcomes else "failed"
+    assert bring(tmp_path, run, attempts, execute=Script(*steps)) == state
+    assert ends(tmp_path, run) == outcomes
+    again = [] if state == "done" or attempts == 2 else [reach(100)]  # bad input is, when asked
+    assert bring(tmp_path, run, attempts, execute=Script(*again)) == ("done" if again else state)
 
 
-def test_what_fails_is_tried_again_up_to_the_budget(tmp_path: Path) -> None:
+def test_what_fails_is_tried_again_up_to_the_budget(tmp_path):
     run = planned()
     script = Script(exits(3), reach(40, code=5), exits(-9), exits(4))
     assert bring(tmp_path, run, attempts=3, execute=script) == "failed"
@@ -146,27 +161,7 @@ def test_what_fails_is_tried_again_up_to_the_budget(tmp_path: Path) -> None:
     assert bring(tmp_path, run, attempts=4, execute=Script(reach(100))) == "done"
 
 
-def test_bad_input_is_not_tried_again_by_itself_but_when_asked(tmp_path: Path) -> None:
-    run = planned()
-    assert bring(tmp_path, run, execute=Script(exits(2))) == "failed"
-    assert ends(tmp_path, run) == ["refused"]
-    assert bring(tmp_path, run, execute=Script(reach(100))) == "done"
-
-
-@pytest.mark.parametrize("code", [0, 130, 143])
-def test_an_interrupted_run_goes_on_and_does_not_count_as_failed(tmp_path: Path, code: int) -> None:
-    """Code 0 before the end is a time limit."""
-    run = planned()
-    script = Script(reach(20, code), reach(40, code), reach(60, code), reach(80, code), reach(100))
-    assert bring(tmp_path, run, attempts=1, execute=script) == "done"
-    assert ends(tmp_path, run) == ["stopped"] * 4 + ["done"]
-
-
-def test_stopping_without_getting_anywhere_is_failing(tmp_path: Path) -> None:
-    assert bring(tmp_path, planned(), 2, execute=Script(exits(143), exits(0))) == "failed"
-
-
-def test_after_training_come_export_evaluation_and_analysis(tmp_path: Path) -> None:
+def test_after_training_come_export_evaluation_and_analysis(tmp_path):
     episodes = {"default": 1, "color_hard": "all"}
     run = planned(
         modes=["train", "color_hard"], episodes=episodes, analyses=["q-gap"],
@@ -187,7 +182,7 @@ def test_after_training_come_export_evaluation_and_analysis(tmp_path: Path) -> N
     assert bring(tmp_path, run, execute=Script()) == "done", "nothing is done twice"
 
 
-def test_what_fails_after_training_does_not_keep_the_rest_from_being_done(tmp_path: Path) -> None:
+def test_what_fails_after_training_does_not_keep_the_rest_from_being_done(tmp_path):
     """And costs nothing of the attempts at training; the same command tries it again."""
     run = planned(modes=["train"], export=tmp_path / "exports", episodes=1)
     script = Script(exits(4), reach(100), exits(2), evaluates("train"))
@@ -198,12 +193,12 @@ def test_what_fails_after_training_does_not_keep_the_rest_from_being_done(tmp_pa
         state = read_state(tmp_path, run, attempts=1)
         assert state.state == "failed" and state.is_tried_again and "exit code 4" in state.reason
     assert state.failures == 2
-    assert state.progress.missing_modes == () and state.progress.missing_export
+    assert state.progress.left["evaluated"] == () and state.progress.left["exported"]
     assert bring(tmp_path, run, attempts=1, execute=Script(exports(run))) == "done"
 
 
 @pytest.mark.parametrize("reached", [60, 100])
-def test_the_time_of_a_study_is_for_training(tmp_path: Path, reached: int) -> None:
+def test_the_time_of_a_study_is_for_training(tmp_path, reached):
     run, up = planned(modes=["train"], episodes=1), threading.Event()
 
     def stops(folder: Path) -> int:
@@ -218,7 +213,7 @@ def test_the_time_of_a_study_is_for_training(tmp_path: Path, reached: int) -> No
         assert bring(tmp_path, run, execute=Script(reach(100), evaluates("train"))) == "done"
 
 
-def test_a_cancelled_study_is_not_begun_and_not_a_failure(tmp_path: Path) -> None:
+def test_a_cancelled_study_is_not_begun_and_not_a_failure(tmp_path):
     run = planned()
     (tmp_path / "cancel").touch()
     assert bring(tmp_path, run, execute=Script()) == "queued"
@@ -233,9 +228,7 @@ def test_a_cancelled_study_is_not_begun_and_not_a_failure(tmp_path: Path) -> Non
     assert ends(tmp_path, run) == ["stopped"]
 
 
-def test_two_processes_do_not_work_on_one_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_do_not_work_on_one_run(tmp_path, monkeypatch):
     run = planned()
     begun, go_on = threading.Event(), threading.Event()
 
@@ -260,7 +253,7 @@ def test_two_processes_do_not_work_on_one_run(
 # Runs that share processes ------------------------------------------------------------------------
 
 
-def test_runs_train_in_one_process_and_one_that_fails_again_alone(tmp_path: Path) -> None:
+def test_runs_train_in_one_process_and_one_that_fails_again_alone(tmp_path):
     first, second = pair()
     broken = WorkerError("the arm fell off")
     script = Script({first.name: raises(broken), second.name: reach(100)}, reach(100))
@@ -273,9 +266,7 @@ def test_runs_train_in_one_process_and_one_that_fails_again_alone(tmp_path: Path
     assert note == f"trained together with {first.name}: its lines are in {first.name}.log\n"
 
 
-def test_one_that_is_refused_is_not_tried_again_and_a_kill_is_a_failed_attempt_of_all(
-    tmp_path: Path,
-) -> None:
+def test_one_that_is_refused_is_not_tried_again_and_a_kill_is_a_failed_attempt_of_all(tmp_path):
     first, second = pair()
     script = Script({first.name: raises(UserError("no such task")), second.name: reach(100)})
     assert supervise.supervise(tmp_path, [first, second], execute=script) == ["failed", "done"]
@@ -287,34 +278,20 @@ def test_one_that_is_refused_is_not_tried_again_and_a_kill_is_a_failed_attempt_o
         assert ends(tmp_path / "2", run, "reason") == ["ended by SIGKILL", ""]
 
 
-def test_out_of_time_is_not_a_failure(tmp_path: Path) -> None:
-    runs, asked = pair(), iter([False, False])
-    script = Script(reach(0))
-    stop = functools.partial(next, asked, True)
-    states = supervise.supervise(tmp_path, runs, attempts=1, execute=script, must_stop=stop)
-    assert states == ["queued", "queued"]
-    assert [ends(tmp_path, run) for run in runs] == [["stopped"]] * 2
-
-
 @pytest.mark.parametrize("jobs", [1, 8])
-def test_trained_runs_are_exported_by_one_process_and_evaluated_by_another(
-    tmp_path: Path, jobs: int
-) -> None:
+def test_trained_runs_are_exported_by_one_process_and_evaluated_by_another(tmp_path, jobs):
     runs = pair(modes=["train", "color_hard"], episodes=1, export=tmp_path / "exports")
     for run in runs:
         reach(100)(tmp_path / "runs" / run.name)
 
-    def export_all(_: Path) -> int:
-        return sum(exports(run)(_) for run in runs)
-
-    script = Script(export_all, evaluates("train", "color_hard"))
+    script = Script(exports(*runs), evaluates("train", "color_hard"))
     assert supervise.supervise(tmp_path, runs, execute=script, at_once=jobs) == ["done", "done"]
     assert script.names == ["export", "evaluate"]
     assert [len(call.args[1]) for call in script.calls] == [2, 2]
     assert script.calls[1].args[3] == min(jobs, 4), "two runs in two modes"
 
 
-def test_runs_that_are_evaluated_otherwise_have_a_process_of_their_own(tmp_path: Path) -> None:
+def test_runs_that_are_evaluated_otherwise_have_a_process_of_their_own(tmp_path):
     grids = [Grid(["walker_walk"], seeds="0-1"), Grid(["robot_push"], seeds="0-1")]
     runs = plan_runs(grids, {"decisions": 100}, modes=["usual"], episodes=1)
     for run in runs:
@@ -339,9 +316,7 @@ def saves(note: Path) -> None:
     time.sleep(60)
 
 
-def test_a_process_is_asked_to_stop_and_its_code_comes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_is_asked_to_stop_and_its_code_comes_back(tmp_path, monkeypatch):
     importable(monkeypatch)
     note, log = tmp_path / "note", tmp_path / "log"
 
@@ -362,9 +337,7 @@ def tiny_values(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_one_command_trains_exports_and_evaluates(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_command_trains_exports_and_evaluates(tmp_path, monkeypatch, capsys):
     importable(monkeypatch)
     monkeypatch.chdir(tmp_path)
     words = [
@@ -394,9 +367,7 @@ def test_one_command_trains_exports_and_evaluates(
 
 
 @pytest.mark.slow
-def test_different_runs_stopped_and_continued_are_the_runs_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_different_runs_stopped_and_continued_are_the_runs_alone(tmp_path, monkeypatch):
     importable(monkeypatch)
     grids = [Grid(["toy:make"], ["svea"]), Grid(["toy:make_terminating"], ["drq"], seeds="3")]
     runs = plan_runs(grids, tiny_values(decisions=150, save_every=50, eval_every=75))

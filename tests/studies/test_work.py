@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +11,13 @@ import svea
 from svea.core import files
 from svea.core.errors import UserError
 from svea.runs.layout import replay_bytes
-from svea.studies import Grid, PlannedRun, Study, plan_runs, read_states, work
+from svea.studies import Grid, PlannedRun, Study, plan_runs, read_states
 from svea.studies import engines as local
 from svea.studies.engines import Resources
 from svea.studies.work import Cost, Work, estimate_cost
 
 
-def test_a_study_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_in_python(tmp_path, monkeypatch):
     given: list[Any] = []
 
     def run_study(study: Study, runs: list[PlannedRun], resources: Resources, refresh: Any) -> None:
@@ -44,7 +42,7 @@ def test_a_study_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         svea.sweep([grid], tmp_path / "study", decisions=99)
 
 
-def test_time_is_estimated_from_the_studys_own_runs(tmp_path: Path) -> None:
+def test_time_is_estimated_from_the_studys_own_runs(tmp_path):
     study = Study(tmp_path, short(seeds="0-4"))
     write_finished(tmp_path, study.runs[0])  # 100 decisions in 21 s
     write_finished(tmp_path, study.runs[1], decision=50)
@@ -58,22 +56,22 @@ def test_time_is_estimated_from_the_studys_own_runs(tmp_path: Path) -> None:
     assert side_by_side.seconds == pytest.approx(175 / rate), "50 and 100, then 100 and 100"
 
 
-def test_the_warm_up_is_no_measure_of_speed(tmp_path: Path) -> None:
+def test_the_warm_up_is_no_measure_of_speed(tmp_path):
     """Its decisions come without updates, which all follow at its end."""
     options = {"decisions": 100, "warmup": 60}
     study = Study(tmp_path, plan_runs([Grid(["walker_walk"], seeds="0-1")], options))
     write_finished(tmp_path, study.runs[0], decision=60)
     states = read_states(study)
     found = estimate_cost(states, at_once=1)
-    assert found.seconds is None and work.decisions_made(states) == 0
-    assert work.decisions_left(states) == 200
+    assert found.seconds is None and [state.made for state in states] == [0, 0]
+    assert [state.to_make for state in states] == [100, 100]
     write_finished(tmp_path, study.runs[1], decision=80)
     found = estimate_cost(read_states(study), at_once=1)
     assert found.seconds == pytest.approx((100 + 20) / (80 / 21))
     assert found.timed == 1
 
 
-def test_an_unknown_speed_is_called_unknown(tmp_path: Path) -> None:
+def test_an_unknown_speed_is_called_unknown(tmp_path):
     states = read_states(Study(tmp_path, short(seeds="0-19")))
     found = estimate_cost(states, at_once=2)
     assert found.seconds is None and found.gpu_hours == 0
@@ -81,7 +79,7 @@ def test_an_unknown_speed_is_called_unknown(tmp_path: Path) -> None:
         assert estimate_cost(states, at_once=2, gpus=gpus).gpu_hours is None
 
 
-def test_disk_is_mostly_the_replay(tmp_path: Path) -> None:
+def test_disk_is_mostly_the_replay(tmp_path):
     def estimate(runs: tuple) -> Cost:
         return estimate_cost(read_states(Study(tmp_path, runs)), at_once=2)
 
@@ -97,31 +95,23 @@ def test_disk_is_mostly_the_replay(tmp_path: Path) -> None:
     assert estimate(kept).file_bytes - estimate(unsaved).file_bytes == 10 * replay
 
 
-def test_a_study_that_the_disk_cannot_hold_is_refused(tmp_path: Path) -> None:
-    study = Study(tmp_path / "not" / "there", short())
-    states = read_states(study)
-    found = dataclasses.replace(estimate_cost(states, 1), file_bytes=10**18)
-    with pytest.raises(UserError, match=r"1020000000\.0 GB"):
-        Work(study, "local", Resources(), states, found).require_space()
-
-
-def test_files_of_finished_runs_do_not_make_room_for_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = Study(tmp_path, short(seeds="0-1"))
-    replay = write_finished(tmp_path, study.runs[0]) / "replay"
-    replay.mkdir()
-    states = read_states(study)
-    found = estimate_cost(states, 1)
-    with (replay / "segment").open("wb") as file:
-        file.truncate(found.file_bytes)
+def test_a_study_that_the_disk_cannot_hold_is_refused(tmp_path, monkeypatch):
+    """Files of finished runs do not make room for the others."""
     usage = files.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(files.shutil, "disk_usage", lambda path: usage._replace(free=10**6))
+    study = Study(tmp_path / "not" / "there", short(seeds="0-1"))
+    with pytest.raises(UserError, match=r"1\.0 MB are free"):
+        Work(study, "local", Resources()).require_space()
+    replay = write_finished(study.folder, study.runs[0]) / "replay"
+    replay.mkdir()
+    work = Work(study, "local", Resources())
+    with (replay / "segment").open("wb") as file:
+        file.truncate(work.cost.file_bytes)
     with pytest.raises(UserError):
-        Work(study, "local", Resources(), states, found).require_space()
+        work.require_space()
 
 
-def test_the_cost_in_words(tmp_path: Path) -> None:
+def test_the_cost_in_words(tmp_path):
     study = Study(tmp_path, plan_runs([Grid(["walker_walk"], seeds="0-19")], SHORT))
     first, time, gpu, disk = estimate_cost(read_states(study), at_once=2).lines()
     assert first == "20 runs, 0 done, 2,000 decisions left" and "unknown" in time

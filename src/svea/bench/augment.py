@@ -1,19 +1,21 @@
-"""How long augmentations take, next to a naive loop over the samples."""
+"""How long augmentations take, next to a naive loop over the samples.
+
+Times are the fastest of the repeats, which other work on the machine disturbs least.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from svea.augment import AUGMENTATIONS, Augment
+from svea.augment import AUGMENTATIONS, Augment, Augmentation
 from svea.augment.images import ImageBank
 from svea.augment.registry import find
-from svea.bench.timing import captured, times_ms
+from svea.bench.timing import Row, captured, times_ms
 from svea.config.names import WITH_PICTURES
 from svea.core.errors import UserError, at_least
 from svea.speed import choose_speed
@@ -21,23 +23,6 @@ from svea.speed.accelerate import with_kernels
 
 REFERENCE = "grouped convolution"
 """What all are compared with: padding, one grouped convolution and a sigmoid."""
-
-
-@dataclass(frozen=True)
-class AugmentRow:
-    """One measurement: the fastest of the repeats, which other work on the machine disturbs least.
-
-    `relative` is its share of the reference's time, `loop` how many times as long a Python loop
-    over the samples takes.
-    """
-
-    name: str
-    device: str
-    batch: tuple[int, ...]
-    ms: float
-    relative: float
-    loop_ms: float | None = None
-    loop: float | None = None
 
 
 def time_augmentations(
@@ -48,11 +33,12 @@ def time_augmentations(
     repeats: int = 50,
     bfloat16: bool = False,
     on_name: Callable[[str], None] = lambda name: None,
-) -> list[AugmentRow]:
+) -> list[Row]:
     """Time augmentations as updates run them, next to a reference; arguments as in `svea bench`.
 
     On a CPU they run in C where there is a kernel, on a GPU compiled and captured in a CUDA graph.
-    `on_name` is called with each before it is timed.
+    `on_name` is called with each before it is timed. `relative` is the share of the reference's
+    time, `loop` how many times as long a Python loop over the samples takes.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError("bench augment: no CUDA device here; use --device cpu")
@@ -68,34 +54,31 @@ def time_augmentations(
         find(name)  # an unknown one is named before anything is timed
     pixels = torch.rand(batch, 9, size, size, device=device, dtype=dtype)
     reference = _milliseconds(_convolution(pixels), pixels, repeats)
-    rows = [AugmentRow(REFERENCE, device, tuple(pixels.shape), reference, 1.0)]
+    first: Row = {"name": REFERENCE, "device": device, "batch": tuple(pixels.shape)}
+    rows = [first | {"ms": reference, "relative": 1.0, "loop_ms": None, "loop": None}]
     for name in names or AUGMENTATIONS:
         on_name(name)
         side = size + 16 if name == "crop" else size
         x = torch.rand(batch, 9, side, side, device=device, dtype=dtype)
-        parameters = special.get(name.partition(":")[0], {})
-        rows.append(_row(name, x, parameters, repeats, reference))
+        plain = find(name).bind(**special.get(name.partition(":")[0], {}))
+        rows.append({"name": name} | _measured(plain, x, repeats, reference))
         if name == "shift":  # the replay holds bytes: shifting those moves less memory
-            rows.append(_row(name, (x * 255).byte(), parameters, repeats, reference))
+            of_bytes = _measured(plain, (x * 255).byte(), repeats, reference)
+            rows.append({"name": f"{name} (uint8)"} | of_bytes)
     return rows
 
 
-def _row(
-    name: str, x: Tensor, parameters: dict[str, Any], repeats: int, reference: float
-) -> AugmentRow:
-    """Time one augmentation and its loop over single samples."""
-    plain = find(name).bind(**parameters)
+def _measured(plain: Augmentation, x: Tensor, repeats: int, reference: float) -> Row:
+    """Time an augmentation and its loop over single samples."""
     eager = choose_speed("auto", x.device) == "eager"
-    fast = plain if eager else with_kernels(plain, x.device)
 
     def loop(x: Tensor) -> Tensor:
         return torch.cat([plain(sample[None]) for sample in x])
 
-    label = name if x.is_floating_point() else f"{name} (uint8)"
-    ms = _milliseconds(fast, x, repeats)
+    ms = _milliseconds(plain if eager else with_kernels(plain, x.device), x, repeats)
     loop_ms = _milliseconds(loop, x, max(3, repeats // 10), captures=False)
-    shape = tuple(x.shape)
-    return AugmentRow(label, x.device.type, shape, ms, ms / reference, loop_ms, loop_ms / ms)
+    what = {"device": x.device.type, "batch": tuple(x.shape), "ms": ms}
+    return what | {"relative": ms / reference, "loop_ms": loop_ms, "loop": loop_ms / ms}
 
 
 def _convolution(x: Tensor) -> Augment:

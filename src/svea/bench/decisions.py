@@ -7,35 +7,17 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from svea import speed
-from svea.bench.timing import peak_gigabytes, times_ms
+from svea.bench.timing import Row, peak_gigabytes, times_ms
 from svea.config import configure
 from svea.core.errors import UserError, above, at_least
 from svea.envs import describe, expand_modes, make_env
 from svea.training import Interrupt, open_trainer
-
-
-@dataclass(frozen=True)
-class EnvRow:
-    """The cost of one mode of one task: medians, in milliseconds.
-
-    A decision is its simulator steps and one image. `extra` is how much more it costs than in the
-    task's first mode, as a fraction; `relative` how many times as much as in the first row.
-    """
-
-    task: str
-    mode: str
-    ms: float
-    extra: float
-    relative: float
-    reset_ms: float
-    extra_reset_ms: float
 
 
 def time_environments(
@@ -44,10 +26,12 @@ def time_environments(
     decisions: int = 100,
     resets: int = 20,
     **options: Any,
-) -> list[EnvRow]:
+) -> list[Row]:
     """Time decisions and resets in every mode next to the first one, which should be `train`.
 
-    Each reset has a new seed. Options are those of `make_env`.
+    Medians: `ms` of a decision, its simulator steps and one image; `extra` is how much more it
+    costs than in the task's first mode, as a fraction; `relative` how many times as much as in the
+    first row. Each reset has a new seed. Options are those of `make_env`.
     """
     at_least(1).check("decisions", decisions)
     at_least(1).check("resets", resets)
@@ -60,12 +44,13 @@ def time_environments(
     still = [np.zeros(each.action_space.shape or (), np.float32) for each in envs]
     decide = [partial(_decide, each, action) for each, action in zip(envs, still, strict=True)]
     step_ms = np.median(times_ms(decide, decisions), axis=0).tolist()
-    rows, first = list[EnvRow](), dict[str, tuple[float, float]]()
+    rows, first = list[Row](), dict[str, tuple[float, float]]()
     for (task, _), env, ms, reset in zip(names, envs, step_ms, reset_ms, strict=True):
         usual, usual_reset = first.setdefault(task, (ms, reset))
         mode = describe(env.unwrapped.provenance)  # type: ignore[attr-defined]
-        extra, relative = ms / usual - 1, ms / step_ms[0]
-        rows.append(EnvRow(task, mode, ms, extra, relative, reset, reset - usual_reset))
+        row = {"task": task, "mode": mode, "ms": ms, "extra": ms / usual - 1}
+        row |= {"relative": ms / step_ms[0], "reset_ms": reset}
+        rows.append(row | {"extra_reset_ms": reset - usual_reset})
         env.close()
     return rows
 
@@ -81,23 +66,7 @@ def _decide(env: Any, action: np.ndarray) -> None:
         env.reset()
 
 
-@dataclass(frozen=True)
-class TrainRow:
-    """Training end to end."""
-
-    task: str
-    method: str
-    encoder: str
-    speed: str
-    seeds: int
-    envs: int
-    decisions: int
-    seconds: float
-    decisions_per_second: float
-    device_memory_gb: float | None
-
-
-def time_training(seeds: list[int], seconds: float, **settings: Any) -> TrainRow:
+def time_training(seeds: list[int], seconds: float, **settings: Any) -> Row:
     """Train for a while in a temporary folder, and count decisions."""
     if not seeds:
         raise UserError("no seed is named; allowed: one or several, e.g. 0-4")
@@ -130,7 +99,7 @@ def time_training(seeds: list[int], seconds: float, **settings: Any) -> TrainRow
         speed.synchronise(device)
         elapsed = time.perf_counter() - began
         made = sum(trainer.decision for trainer in trainers) - before
-        return TrainRow(
-            first.task, first.method, first.encoder, trainers[0].speed, len(seeds), first.envs,
-            made, elapsed, made / elapsed, peak_gigabytes(device),
-        )  # fmt: skip
+        row = {name: getattr(first, name) for name in ("task", "method", "encoder")}
+        row |= {"speed": trainers[0].speed, "seeds": len(seeds), "envs": first.envs}
+        row |= {"decisions": made, "seconds": elapsed, "decisions_per_second": made / elapsed}
+        return row | {"device_memory_gb": peak_gigabytes(device)}

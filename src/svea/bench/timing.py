@@ -1,8 +1,4 @@
-"""How benchmarks time a call, on what machine, and on what replay.
-
-Every benchmark returns rows; `machine` describes what they were measured on, so that a number never
-appears without the device, the batch and the conditions behind it.
-"""
+"""How `svea bench` and the scripts of benchmarks/ time a call, on what machine, on what replay."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +16,8 @@ from svea.core.words import plural
 from svea.replay import Replay
 from svea.speed import synchronise
 
+Row = dict[str, Any]
+"""A measurement: what was measured, and milliseconds (`ms`) and other numbers by their names."""
 CPU = torch.device("cpu")
 ACTIONS = 6  # of a replay of noise: walker's; for DQN as many choices
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,8 +10,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from svea import speed
-from svea.agents import Agent, make_agent
-from svea.bench.timing import ACTIONS, captured, median_ms, noise_replay, peak_gigabytes
+from svea.agents import make_agent
+from svea.bench.timing import ACTIONS, Row, captured, median_ms, noise_replay, peak_gigabytes
 from svea.config import Config, configure
 from svea.config.names import find_method
 from svea.core.errors import UserError, at_least
@@ -20,26 +19,6 @@ from svea.methods import METHODS
 
 PEAKS = {"NVIDIA H200": (989e12, 4.8e12), "NVIDIA H100": (989e12, 3.35e12)}
 """Dense bfloat16 operations and bytes per second, from the data sheets."""
-
-
-@dataclass(frozen=True)
-class UpdateRow:
-    """One method's update. Times are medians in milliseconds."""
-
-    method: str
-    base: str
-    encoder: str
-    speed: str
-    precision: str
-    batch: int
-    ms: float
-    parts: dict[str, float]
-    parameters: int
-    gflop: float
-    tflop_per_second: float
-    gigabytes_per_second: float
-    floor_ms: float | None
-    device_memory_gb: float | None
 
 
 def time_updates(
@@ -54,9 +33,9 @@ def time_updates(
     batch: int | None = None,
     repeats: int = 40,
     parts: bool = True,
-    on_row: Callable[[UpdateRow], object] = lambda row: None,
-) -> list[UpdateRow]:
-    """Time one update of each method, sampling included, on frames of noise.
+    on_row: Callable[[Row], object] = lambda row: None,
+) -> list[Row]:
+    """Time one update of each method, sampling included, on frames of noise: medians.
 
     `on_row` is called after each method: on a GPU each compiles first, and all take minutes.
     """
@@ -82,41 +61,46 @@ def time_updates(
 
 def time_update(
     config: Config, device: torch.device, precision: str, how: str, repeats: int, parts: bool
-) -> UpdateRow:
+) -> Row:
     """Time one configuration."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    dtype = speed.choose_precision(precision, device)
-    agent = make_agent(config, ACTIONS, device)
+    dtype, exact = speed.choose_precision(precision, device), precision == speed.EXACT
     replay = noise_replay(config, device)
-    exact = precision == speed.EXACT
-    learner = speed.Learner(
-        agent, replay, config.batch_size, precision=dtype, exact=exact, speed=how
-    )
+
+    def make(how: str) -> speed.Learner:
+        agent = make_agent(config, ACTIONS, device)
+        return speed.Learner(
+            agent, replay, config.batch_size, precision=dtype, exact=exact, speed=how
+        )
+
+    learner = make(how)
+    agent = learner.agent
     cycle = 2 * max(1, agent.options.actor_every)
     for decision in range(cycle * (speed.WARM_UP + 1)):
         learner.step(decision)
     ms = median_ms(lambda: [learner.step(d) for d in range(cycle)], device, repeats) / cycle
     memory = peak_gigabytes(device)
-    fresh = make_agent(config, ACTIONS, device)
-    plain = speed.Learner(fresh, replay, config.batch_size, precision=dtype, exact=exact)
-    flop, moved = least_work(plain)
-    split = part_times(learner, device, repeats) if parts else {}
+    flop, moved = least_work(make("eager"))
     peaks = PEAKS.get(torch.cuda.get_device_name()) if device.type == "cuda" else None
-    floor = 1e3 * max(flop / peaks[0], moved / peaks[1]) if peaks else None
-    return UpdateRow(
-        config.method, config.base, config.encoder, how,
-        speed.EXACT if exact else str(dtype).removeprefix("torch."),
-        config.batch_size, ms, split, parameter_count(agent), flop / 1e9,
-        flop / ms / 1e9, moved / ms / 1e6, floor, memory,
-    )  # fmt: skip
-
-
-def parameter_count(agent: Agent) -> int:
-    """Numbers that are trained: every parameter that an optimiser holds, once."""
-    held = [p for o in agent.optimisers.values() for p in o.param_groups[0]["params"]]
-    return sum({id(p): p.numel() for p in held}.values())
+    trained = [p for o in agent.optimisers.values() for p in o.param_groups[0]["params"]]
+    return {
+        "method": config.method,
+        "base": config.base,
+        "encoder": config.encoder,
+        "speed": how,
+        "precision": speed.EXACT if exact else str(dtype).removeprefix("torch."),
+        "batch": config.batch_size,
+        "ms": ms,
+        "parts": part_times(learner, device, repeats) if parts else {},
+        "parameters": sum({id(p): p.numel() for p in trained}.values()),  # each once
+        "gflop": flop / 1e9,
+        "tflop_per_second": flop / ms / 1e9,
+        "gigabytes_per_second": moved / ms / 1e6,
+        "floor_ms": 1e3 * max(flop / peaks[0], moved / peaks[1]) if peaks else None,
+        "device_memory_gb": memory,
+    }
 
 
 def least_work(learner: speed.Learner) -> tuple[float, float]:
@@ -170,6 +154,19 @@ def part_times(learner: speed.Learner, device: torch.device, repeats: int) -> di
             optimiser.step()
         agent.update_target()
 
+    def timed(call: Callable[[], object]) -> float:
+        """As the learner runs it: from a captured graph, if it captures."""
+
+        def region() -> None:
+            with learner.context():
+                call()
+
+        region()
+        if learner.speed != "captured":
+            return median_ms(region, device, repeats)
+        graph = captured(region, (agent.generator, learner.replay.generator))
+        return median_ms(graph.replay, device, repeats)
+
     calls: dict[str, Callable[[], object]] = {
         "sample": learner.sample,
         "augment": views,
@@ -178,22 +175,6 @@ def part_times(learner: speed.Learner, device: torch.device, repeats: int) -> di
         "policy": lambda: agent.update_actor(now),
         "optimiser": optimise,
     }
-    times = {name: _part_ms(learner, call, device, repeats) for name, call in calls.items()}
+    times = {name: timed(call) for name, call in calls.items()}
     times["backward"] -= times["forward"]
     return times
-
-
-def _part_ms(
-    learner: speed.Learner, call: Callable[[], object], device: torch.device, repeats: int
-) -> float:
-    """Time a call as the learner runs it: from a captured graph, if it captures."""
-
-    def region() -> None:
-        with learner.context():
-            call()
-
-    region()
-    if learner.speed == "captured":
-        graph = captured(region, (learner.agent.generator, learner.replay.generator))
-        return median_ms(graph.replay, device, repeats)
-    return median_ms(region, device, repeats)

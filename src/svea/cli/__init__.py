@@ -39,38 +39,36 @@ by the names of its parts; one named `run` reads its arguments itself."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a verb and return the exit code; user errors are one message on stderr."""
-    caller = sys.stdout, sys.stderr
-    filter_streams()
-    if arguments is not None:
-        try:
-            return answer(arguments)
-        finally:
-            sys.stdout, sys.stderr = caller
-    importing.count_typed_alone()
-    code = answer(sys.argv[1:], ends=True)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # Everything is done, but Python takes a while to exit, and a signal during that time would
-        # make the run look killed.
-        signal.signal(number, signal.SIG_IGN)
-    return code
+    """Run a verb and return the exit code; user errors are one message on stderr.
 
-
-def answer(arguments: list[str], ends: bool = False) -> int:
-    """Run the verb that the arguments name; errors become a message and an exit code.
-
-    `ends` says that the process ends with it.
+    Without arguments it is the process's own command, and the process ends with it.
     """
+    ends, caller = arguments is None, (sys.stdout, sys.stderr)
+    filter_streams()
+    if ends:
+        importing.count_typed_alone()
+    words = sys.argv[1:] if arguments is None else arguments
     warnings.formatwarning = one_line_warning
-    importing.trust_typed(arguments)
-    verb, *rest = arguments or ["help"]
-    return exit_code(lambda: run_verb(verb, rest), verb, ends)
+    importing.trust_typed(words)
+    verb, *rest = words or ["help"]
+    try:
+        return exit_code(lambda: run_verb(verb, rest), verb, ends)
+    finally:
+        if not ends:
+            sys.stdout, sys.stderr = caller
+        for number in (signal.SIGINT, signal.SIGTERM) if ends else ():
+            # Everything is done, but Python takes a while to exit, and a signal during that time
+            # would make the run look killed.
+            signal.signal(number, signal.SIG_IGN)
 
 
 def run_verb(verb: str, arguments: list[str]) -> int:
     """Import the module of a verb, read its arguments, and run it."""
     if verb in ("-h", "--help", "help"):
-        print(overview())
+        print("svea: image-based reinforcement learning that stays stable under augmentation\n")
+        for name, (_, about) in VERBS.items():
+            print(f"  svea {name:<10} {about}")
+        print("\n`svea VERB --help` lists its options; `svea doctor` checks this machine.")
         return 0
     if verb in ("-V", "--version", "version"):
         print(f"svea {__version__}")
@@ -84,11 +82,3 @@ def run_verb(verb: str, arguments: list[str]) -> int:
     from svea.cli.arguments import parse  # not at the top: `svea doctor` may run without tyro
 
     return parse(found, verb, arguments)
-
-
-def overview() -> str:
-    """What `svea --help` prints."""
-    lines = ["svea: image-based reinforcement learning that stays stable under augmentation", ""]
-    lines += [f"  svea {verb:<10} {about}" for verb, (_, about) in VERBS.items()]
-    lines += ["", "`svea VERB --help` lists its options; `svea doctor` checks this machine."]
-    return "\n".join(lines)

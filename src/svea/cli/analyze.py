@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from svea.cli.arguments import DataDir, Device, Modes, Out, Run, Runs, Task, Trust
@@ -32,7 +31,7 @@ def q_variance(
         seed: of transitions and draws.
     """
     options = {"transitions": transitions, "draws": draws, "seed": seed, "device": device}
-    return _show(partial(analyses.q_variances, runs, **options))
+    return _show(analyses.q_variances, runs, **options)
 
 
 def q_gap(
@@ -55,15 +54,10 @@ def q_gap(
         seed: of transitions and draws.
     """
     options = {"transitions": transitions, "draws": draws, "seed": seed, "device": device}
-    return _show(partial(analyses.q_gaps, runs, augment, **options))
+    return _show(analyses.q_gaps, runs, augment, **options)
 
 
-def walltime(
-    runs: Runs,
-    mode: str = "train",
-    level: float | None = None,
-    out: Out = None,
-) -> int:
+def walltime(runs: Runs, mode: str = "train", level: float | None = None, out: Out = None) -> int:
     """Return against wall time, and how long each setting takes to a common return.
 
     Example: svea analyze walltime runs
@@ -144,17 +138,16 @@ def tid(
         samples: moments of an evaluation's first episode in each mode.
         seed: of the evaluation.
     """
-    options: dict[str, Any] = {"quantile": quantile, "samples": samples, "seed": seed}
-    options |= {"device": device, "data_dir": data_dir or None}
-    return _show(partial(analyses.tid_scores, runs, modes, **options))
+    options = {"quantile": quantile, "samples": samples, "seed": seed, "device": device}
+    return _show(analyses.tid_scores, runs, modes, data_dir=data_dir or None, **options)
 
 
-def _show(analyse: Callable[..., analyses.Analysed]) -> int:
+def _show(analyse: Callable[..., analyses.Analysed], *what: Any, **options: Any) -> int:
     """Analyse, with a bar, and print the table."""
     with starting():
         import svea.evaluation.analysis  # noqa: F401  (seconds, so that something is shown)
     with Steps("runs") as steps:
-        table, problems = analyse(steps=steps)
+        table, problems = analyse(*what, steps=steps, **options)
     return print_results(table, problems=problems)
 
 

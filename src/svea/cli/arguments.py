@@ -77,7 +77,11 @@ def parse(verb: Verb | dict[str, Verb], name: str, arguments: list[str]) -> int:
     command: Any = None
     if isinstance(verb, dict):
         if not arguments:
-            return _list_parts(verb, name)
+            from svea.cli.printing import say
+
+            for part, function in verb.items():
+                say(f"  svea {name} {part:<10} {(function.__doc__ or '').partition(chr(10))[0]}")
+            return 0
         read = tyro.extras.subcommand_cli_from_dict
         command = {part: _with_checked_paths(function) for part, function in verb.items()}
     else:
@@ -85,14 +89,6 @@ def parse(verb: Verb | dict[str, Verb], name: str, arguments: list[str]) -> int:
     with unfiltered():
         call = read(command, prog=f"svea {name}", args=arguments, config=SWITCHES)
     return call() or 0
-
-
-def _list_parts(parts: dict[str, Verb], name: str) -> int:
-    from svea.cli.printing import say
-
-    for part, function in parts.items():
-        say(f"  svea {name} {part:<10} {(function.__doc__ or '').partition(chr(10))[0]}")
-    return 0
 
 
 def _with_checked_paths(function: Verb) -> Callable[..., Callable[[], int | None]]:

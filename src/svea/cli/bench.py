@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from svea.cli.arguments import DataDir, Device, Json
@@ -105,12 +103,12 @@ def update(
     from svea.methods import METHODS
 
     with starting():
-        from svea.bench.update import UpdateRow, time_updates
+        from svea.bench.update import time_updates
         from svea.speed import choose_device
     chosen = tuple(METHODS) if "all" in methods else methods
 
-    def timed(row: UpdateRow) -> None:
-        note(f"timed {row.method}: {row.ms:.2f} ms")
+    def timed(row: dict[str, Any]) -> None:
+        note(f"timed {row['method']}: {row['ms']:.2f} ms")
         steps.finish("timing updates")
 
     with Steps("methods", len(chosen)) as steps:
@@ -138,8 +136,6 @@ def train(
     """Time training end to end: decisions per second, environments and updates together.
 
     Args:
-        task: which task.
-        method: which method.
         encoder: cnn, vit, drqv2, frames or module:class; default: the method's own.
         preset: sizes: paper or quick.
         envs: environments of each seed.
@@ -163,20 +159,19 @@ def train(
 PARTS = {"augment": augment, "env": env, "update": update, "train": train}
 
 
-def show(title: str, rows: Sequence[Any], as_json: bool) -> int:
+def show(title: str, rows: list[dict[str, Any]], as_json: bool) -> int:
     """Print measurements under the name of the machine, and as JSON if asked to."""
     from svea.bench.timing import machine
 
-    found = [dataclasses.asdict(row) for row in rows]
     say(f"{title} · {machine()}")
-    print_table([columns(row) for row in found])
+    print_table([columns(row) for row in rows])
     if as_json:
-        print_json(found)
+        print_json(rows)
     return 0
 
 
 def columns(row: dict[str, Any]) -> dict[str, str]:
-    """A measurement as a line of a table: a column for each of its fields.
+    """A measurement as a line of a table: a column for each of its numbers.
 
     >>> columns({"name": "update", "batch": (2, 9), "parts": {"forward": 1.5}, "device_gb": None})
     {'name': 'update', 'batch': '2x9', 'forward': '1.5', 'device gb': ''}
@@ -185,10 +180,11 @@ def columns(row: dict[str, Any]) -> dict[str, str]:
     for name, value in row.items():
         if isinstance(value, dict):
             shown |= columns(value)
-        elif isinstance(value, tuple):
-            shown[name] = "x".join(map(str, value))
+            continue
+        text = "" if value is None else str(value)
+        if isinstance(value, tuple):
+            text = "x".join(map(str, value))
         elif isinstance(value, float):
-            shown[name.replace("_", " ")] = f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-        else:
-            shown[name.replace("_", " ")] = "" if value is None else str(value)
+            text = f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+        shown[name.replace("_", " ")] = text
     return shown

@@ -87,13 +87,12 @@ def get(name: Positional[str], folder: Positional[Path]) -> int:
         print(f"{name}: {source.about}, about {source.size // 10**6} MB, from {source.url}")
     root = output_folder(folder, "folder").expanduser()
     with Steps("MB") as steps:
-        got = get_data(
-            name,
-            root,
-            lambda done, total: steps.reach(
-                done // 10**6, total // 10**6, "downloading" if done < total else "unpacking"
-            ),
-        )
+
+        def show(done: int, total: int) -> None:
+            doing = "downloading" if done < total else "unpacking"
+            steps.reach(done // 10**6, total // 10**6, doing)
+
+        got = get_data(name, root, show)
     as_published = f"{got['verified']}, as published" if got["verified"] else "none is published"
     print(f"sha256 {got['sha256']} (checksum: {as_published}), kept in {root / inventory.RECORD}")
     print(f"use it with --data-dir {root} or export SVEA_DATA={root}")

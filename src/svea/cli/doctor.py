@@ -20,16 +20,8 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from svea.core import machine, process
-from svea.core.errors import (
-    DISTRIBUTION,
-    RendererError,
-    StorageError,
-    SveaError,
-    UserError,
-    WorkerError,
-    install_hint,
-)
+from svea.core import errors, machine, process
+from svea.core.errors import DISTRIBUTION, SveaError, UserError, install_hint
 from svea.core.terminal import note
 from svea.core.words import one_line, plural
 from svea.data.clips import data_folder
@@ -67,8 +59,8 @@ def measure_gl() -> dict[str, Any]:
     """What `gl_info` finds in a process of its own: a bad driver can hang or crash the process."""
     try:
         return dict(process.ask(DRAW, seconds=GL_TIMEOUT_SECONDS))
-    except WorkerError as error:
-        raise RendererError(
+    except errors.WorkerError as error:
+        raise errors.RendererError(
             f"the process that draws {error}; try another backend: export MUJOCO_GL=osmesa"
         ) from None
 
@@ -91,19 +83,17 @@ def diagnose(data_dir: str | os.PathLike[str] | None = None) -> list[Check]:
         "data": partial(check_data, data_dir),
         "disk": check_disk,
     }
-    return [_isolated(name, check) for name, check in checks.items()]
-
-
-def _isolated(name: str, check: Callable[[], Check]) -> Check:
-    """Run one check; what it raises becomes its finding."""
-    try:
-        return check()
-    except SveaError as error:
-        return Check(name, "does not work", one_line(error), error.exit_code)
-    except Exception as error:  # a broken installation can raise anything at import
-        value = f"{type(error).__name__}: {one_line(error)}"
-        cure = f"reinstall svea and its packages: {install_hint()} --force-reinstall"
-        return Check(name, value, cure, SveaError.exit_code)
+    findings = []
+    for name, check in checks.items():
+        try:
+            findings.append(check())
+        except SveaError as error:
+            findings.append(Check(name, "does not work", one_line(error), error.exit_code))
+        except Exception as error:  # a broken installation can raise anything at import
+            value = f"{type(error).__name__}: {one_line(error)}"
+            cure = f"reinstall svea and its packages: {install_hint()} --force-reinstall"
+            findings.append(Check(name, value, cure, SveaError.exit_code))
+    return findings
 
 
 def check_python() -> Check:
@@ -122,16 +112,14 @@ def check_package(requirement: Requirement) -> Check:
     name, version = requirement.name, _installed_version(requirement.name)
     # Lower end first, as one reads it: >=3.17,<4
     wanted = name + ",".join(sorted(map(str, requirement.specifier), reverse=True))
-    install = f"pip install '{wanted}'"
     if version is None and requirement.marker:
         # The base install is the environments alone, and complete without this.
         value = "not installed: the environments work, training does not"
         return Check(name, value, install_hint())
-    if version is None:
-        return Check(name, "not installed", install, UserError.exit_code)
-    if not requirement.specifier.contains(version, prereleases=True):
-        return Check(name, f"{version}, but svea needs {wanted}", install, UserError.exit_code)
-    return Check(name, version)
+    if version is not None and requirement.specifier.contains(version, prereleases=True):
+        return Check(name, version)
+    value = "not installed" if version is None else f"{version}, but svea needs {wanted}"
+    return Check(name, value, f"pip install '{wanted}'", UserError.exit_code)
 
 
 def requirements() -> list[Requirement]:
@@ -153,10 +141,8 @@ def check_device() -> Check:
         gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
         listed = ", ".join(f"{gpu.name} ({gpu.total_memory / GIB:.0f} GiB)" for gpu in gpus)
         return Check("device", f"cuda: {listed}")
-    if torch.backends.mps.is_available():
-        return Check("device", "mps: Apple GPU")
-    if not machine.has_nvidia_gpu():
-        return Check("device", "cpu")
+    if torch.backends.mps.is_available() or not machine.has_nvidia_gpu():
+        return Check("device", "mps: Apple GPU" if torch.backends.mps.is_available() else "cpu")
     why = f"CUDA {torch.version.cuda} does not start"
     cure = "update the driver until `nvidia-smi` shows that CUDA version or a newer one"
     if torch.version.cuda is None:
@@ -171,17 +157,18 @@ def check_updates() -> Check:
         return Check("updates", "no torch", install_hint())
     from svea.speed.device import choose_device, missing_for_compiling
 
-    kind = choose_device("auto").type
-    cures = {"cpu": "install gcc, or fix what the reason names", "cuda": "pip install triton"}
-    missing = missing_for_compiling(choose_device("auto"))
-    if missing and kind in cures:
-        value = f"as written, which takes much longer: {missing}"
-        return Check("updates", value, cures[kind])
     ways = {
-        "cuda": "captured in CUDA graphs",
-        "cpu": "compiled: in C where it gains, as in preset quick",
+        "cpu": (
+            "compiled: in C where it gains, as in preset quick",
+            "install gcc, or fix what the reason names",
+        ),
+        "cuda": ("captured in CUDA graphs", "pip install triton"),
     }
-    return Check("updates", ways.get(kind, "as written"))
+    device = choose_device("auto")
+    way, cure = ways.get(device.type, ("as written", ""))
+    if cure and (missing := missing_for_compiling(device)):
+        return Check("updates", f"as written, which takes much longer: {missing}", cure)
+    return Check("updates", way)
 
 
 def check_cpu() -> Check:
@@ -193,27 +180,26 @@ def check_cpu() -> Check:
 
 def check_memory() -> Check:
     """Whether the replay of the paper's setting fits into memory."""
-    available = machine.available_bytes()
+    available, cure = machine.available_bytes(), ""
     if available is None:
         return Check("memory", "unknown: this system does not tell")
     value = f"{available / GIB:.1f} GiB available"
     if machine.HEADROOM * available < REPLAY_GIB * GIB:
         value += f"; the paper preset's replay takes {REPLAY_GIB} GiB"
-        return Check("memory", value, "svea train TASK --preset quick")
-    return Check("memory", value)
+        cure = "svea train TASK --preset quick"
+    return Check("memory", value, cure)
 
 
 def check_rendering() -> Check:
     """What draws the pictures and how fast, with a warning when a GPU is there but unused."""
-    gl = measure_gl()
+    gl, cure = measure_gl(), ""
     value = f"{gl['renderer']} ({gl['backend']}), {gl['ms_per_frame']:.1f} ms per frame"
+    value += ", software" if gl["is_software"] else ""
     if gl["is_software"] and machine.has_nvidia_gpu():
-        cure = (
-            "export MUJOCO_GL=egl; apt-get install -y libegl1; in a container, also start it with"
-            " -e NVIDIA_DRIVER_CAPABILITIES=all"
-        )
-        return Check("rendering", f"{value}: software, although a GPU is there", cure)
-    return Check("rendering", value + (", software" if gl["is_software"] else ""))
+        value += ", although a GPU is there"
+        cure = "export MUJOCO_GL=egl; apt-get install -y libegl1; in a container, also start it "
+        cure += "with -e NVIDIA_DRIVER_CAPABILITIES=all"
+    return Check("rendering", value, cure)
 
 
 def check_ffmpeg() -> Check:
@@ -226,16 +212,16 @@ def check_ffmpeg() -> Check:
         from svea.data.decode import try_decoder
 
         try_decoder()
-        version = imageio_ffmpeg.get_ffmpeg_version()
+        value = f"{imageio_ffmpeg.get_ffmpeg_version()}, decodes"
     except (ImportError, RuntimeError, OSError, UserError) as error:
         value = f"not usable ({one_line(error)}): no video backgrounds, no recordings"
         return Check("ffmpeg", value, cure)
     try:
         ffmpeg.encoder()
     except UserError:
-        value = f"{version}, decodes, but was built without {ffmpeg.H264}: no recordings"
+        value += f", but was built without {ffmpeg.H264}: no recordings"
         return Check("ffmpeg", value, cure)
-    return Check("ffmpeg", f"{version}, decodes and encodes")
+    return Check("ffmpeg", f"{value} and encodes")
 
 
 def check_data(data_dir: str | os.PathLike[str] | None = None) -> Check:
@@ -247,15 +233,14 @@ def check_data(data_dir: str | os.PathLike[str] | None = None) -> Check:
         return Check("data", str(error), cure, UserError.exit_code)
     if root is None:
         return Check("data", "no folder given (--data-dir or SVEA_DATA): svea makes its own")
-    parts = inventory(root)
+    parts, cure = inventory(root), ""
     value = f"{root}: " + ", ".join(f"{part.name} {part.summary}" for part in parts)
     if not any(part.count for part in parts):
+        value += ": nothing svea knows"
         cure = "point SVEA_DATA at the folder that holds dmcgb/, davis/ or photos/"
-        return Check("data", f"{value}: nothing svea knows", cure)
-    if incomplete := [part.name for part in parts if part.count and part.missing]:
+    elif incomplete := [part.name for part in parts if part.count and part.missing]:
         cure = f"svea data list --data-dir {root} names what {', '.join(incomplete)} lack"
-        return Check("data", value, cure)
-    return Check("data", value)
+    return Check("data", value, cure)
 
 
 def check_disk() -> Check:
@@ -263,17 +248,17 @@ def check_disk() -> Check:
     runs = Path("runs")
     folder = (runs if runs.is_dir() else Path.cwd()).absolute()
     free = shutil.disk_usage(folder).free
-    value = f"{free / GIB:.1f} GiB free in {folder}"
-    elsewhere = "choose a folder on another disk with --out DIR"
+    value, code = f"{free / GIB:.1f} GiB free in {folder}", 0
     if not os.access(folder, os.W_OK):
-        return Check("disk", f"{folder} cannot be written to", elsewhere, StorageError.exit_code)
-    if free < GIB:
-        return Check("disk", value, elsewhere, StorageError.exit_code)
+        value, code = f"{folder} cannot be written to", errors.StorageError.exit_code
+    elif free < GIB:
+        code = errors.StorageError.exit_code
     # A checkpoint holds the replay, and the old one stays until the new one is complete.
-    if free < 2 * REPLAY_GIB * GIB:
+    elif free < 2 * REPLAY_GIB * GIB:
         value += f"; a checkpoint of the paper preset needs up to {2 * REPLAY_GIB} GiB"
-        return Check("disk", value, elsewhere)
-    return Check("disk", value)
+    else:
+        return Check("disk", value)
+    return Check("disk", value, "choose a folder on another disk with --out DIR", code)
 
 
 def _installed_version(name: str) -> str | None:

@@ -115,8 +115,14 @@ def _print(scoring: Scoring, verbose: bool) -> None:
         print(f"recorded before: {plural(known, 'episode')}; --again plays all again")
     modes = {record["mode"] for played in records.values() for record in played}
     print_scores(list(records), modes, records, verbose=verbose)
-    for line in _adaptation_notes(records):
-        print(line)
+    for run, played in records.items():
+        adapted = [record for record in played if "adaptation_seconds" in record]
+        if steps := sum(max(0, record["length"] - 1) for record in adapted):
+            each = sum(record["adaptation_seconds"] for record in adapted) / steps
+            print(
+                f"{run}: adapted at test time, fresh in each of {len(adapted)} episodes, "
+                f"{each * 1000:.3g} ms per decision in addition to acting"
+            )
 
 
 def _film(scoring: Scoring) -> None:
@@ -133,21 +139,6 @@ def _film(scoring: Scoring) -> None:
                     run, mode_of_label(label, asked.task), seed=asked.seed, device=asked.device,
                     data_dir=asked.data_dir, task=asked.task,
                 )  # fmt: skip
-
-
-def _adaptation_notes(records: dict[Path, list[Record]]) -> list[str]:
-    """What test-time adaptation cost, for the runs that adapt (PAD)."""
-    notes = []
-    for run, played in records.items():
-        adapted = [record for record in played if "adaptation_seconds" in record]
-        steps = sum(max(0, record["length"] - 1) for record in adapted)
-        if steps:
-            each = sum(record["adaptation_seconds"] for record in adapted) / steps
-            notes.append(
-                f"{run}: adapted at test time, fresh in each of {len(adapted)} episodes, "
-                f"{each * 1000:.3g} ms per decision in addition to acting"
-            )
-    return notes
 
 
 def print_scores(

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Literal
 
 from svea.cli.arguments import Json, Positional
+from svea.cli.printing import print_list, print_problems
 from svea.config.names import find_method
 from svea.core.errors import unknown_name
 from svea.core.words import number, size
 from svea.methods import METHODS
 from svea.recipes import OWN
-
-
-def show(rows: list[dict[str, Any]], as_json: bool, notes: Iterable[str] = ()) -> int:
-    """A list, as JSON or as a table with what to know about it."""
-    from svea.cli.printing import print_json, print_table, say  # results are read there: slower
-
-    if as_json:
-        print_json(rows)
-        return 0
-    print_table(rows)
-    for note in notes:
-        say(note)
-    return 0
 
 
 def methods(names: Positional[tuple[str, ...]] = (), json: Json = False) -> int:
@@ -32,7 +19,7 @@ def methods(names: Positional[tuple[str, ...]] = (), json: Json = False) -> int:
     Args:
         names: which; default: all. One of your own is named as module:name.
     """
-    return show([views_row(name) for name in names or METHODS], json)
+    return print_list([views_row(name) for name in names or METHODS], json)
 
 
 def views_row(name: str) -> dict[str, str]:
@@ -91,7 +78,7 @@ def tasks(names: Positional[tuple[str, ...]] = (), json: Json = False) -> int:
     if not rows:
         raise unknown_name("task", " ".join(names), modes.TASKS)
     if json:
-        return show([row | {"modes": list(modes_of(row["task"]))} for row in rows], json)
+        return print_list([row | {"modes": list(modes_of(row["task"]))} for row in rows], json)
     listed = {
         "modes (all)": f"{', '.join(modes.MODES)}; robot tasks: {', '.join(modes.ROBOT_MODES)}",
         "geometry": ", ".join(modes.GEOMETRY_MODES),
@@ -100,7 +87,7 @@ def tasks(names: Positional[tuple[str, ...]] = (), json: Json = False) -> int:
         "your own environment": "module:function, or a Gymnasium id such as CarRacing-v3 "
         "(docs/your-environment.md)",
     }
-    return show(rows, json, [f"{what}: {which}" for what, which in listed.items()])
+    return print_list(rows, json, [f"{what}: {which}" for what, which in listed.items()])
 
 
 MODES = ("train", "color_hard", "video_easy", "video_hard")
@@ -112,7 +99,6 @@ def zoo_agents(json: Json = False) -> int:
 
     What verbs write about an agent goes to runs/zoo/NAME.
     """
-    from svea.cli.printing import print_problems
     from svea.runs import zoo
 
     cards, problems = zoo.cards()
@@ -126,7 +112,7 @@ def zoo_agents(json: Json = False) -> int:
             "Episodes, worlds, intervals, other modes, how they were made: `svea zoo --json`",
             f"and the model cards, {zoo.home()}/NAME/README.md",
         ]
-        show(rows, json, notes)
+        print_list(rows, json, notes)
     return print_problems(problems)
 
 

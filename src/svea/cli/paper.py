@@ -41,7 +41,14 @@ def paper(
         yes: start without asking; needed where there is no terminal to ask on.
         engine: where and how to run.
     """
-    Paper = _wing()
+    try:
+        from svea.paper import Paper
+    except ModuleNotFoundError as error:
+        if error.name != "svea.paper":
+            raise
+        raise UserError(
+            "this installation lacks the paper's experiments (svea/paper): install all of svea"
+        ) from None
     if what == "list":
         print_table(Paper.experiments())
         return 0
@@ -55,19 +62,6 @@ def paper(
             )
         return print_claims(experiment)
     return run_and_draw(what, experiment, engine, render, confirm=not yes)
-
-
-def _wing() -> Any:
-    """The door to the paper's experiments, which an installation may lack."""
-    try:
-        from svea.paper import Paper
-    except ModuleNotFoundError as error:
-        if error.name != "svea.paper":
-            raise
-        raise UserError(
-            "this installation lacks the paper's experiments (svea/paper): install all of svea"
-        ) from None
-    return Paper
 
 
 def print_claims(paper: Any) -> int:

@@ -6,7 +6,7 @@ import os
 import sys
 import webbrowser
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from svea.cli.arguments import DataDir, Device, Modes, Out, Positional, Run, Task, Trust
 from svea.cli.printing import collected, print_problems
@@ -97,21 +97,17 @@ def gallery(
         )
     path = output_file(out or Path(f"{sheet}.png"))
     sheets.check_name(path)
+    further: dict[str, Any] = {}
+    if sheet == "environments":
+        further = {"data_dir": data_dir or None, "modes": modes or sheets.SHEET_MODES}
+        further["tasks"] = tasks or sheets.SHEET_TASKS
+    elif sheet == "augmentations":
+        from svea.augment.images import ImageBank
+
+        further["images"] = ImageBank.find(overlay_dir or None, data_dir or None)
     with Steps("rows") as steps:
         steps.begin("drawing the sheet")
-        if sheet == "environments":
-            shown = sheets.environments(
-                path, modes=modes or sheets.SHEET_MODES, tasks=tasks or sheets.SHEET_TASKS,
-                seed=seed, data_dir=data_dir or None, on_row=steps.finish,
-            )  # fmt: skip
-        elif sheet == "robot":
-            shown = sheets.robot(path, seed=seed, on_row=steps.finish)
-        else:
-            from svea.augment.images import ImageBank
-
-            bank = ImageBank.find(overlay_dir or None, data_dir or None)
-            shown = sheets.augmentations(path, seed=seed, images=bank, on_row=steps.finish)
-    print(shown)
+        print(getattr(sheets, sheet)(path, seed=seed, on_row=steps.finish, **further))
     return 0
 
 
@@ -162,7 +158,9 @@ def play(
 
     def ready(address: str) -> None:
         print(f"playing at {address}\nCtrl-C ends it", flush=True)
-        if has_display() and not no_browser:
+        # A browser inside the terminal would be in the way.
+        has_display = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+        if (has_display or sys.platform == "darwin") and not no_browser:
             webbrowser.open(address)
 
     serve(
@@ -171,10 +169,3 @@ def play(
         on_ready=ready,
     )  # fmt: skip
     return 0
-
-
-def has_display() -> bool:
-    """Whether a browser could show itself here; one inside the terminal would be in the way."""
-    return sys.platform == "darwin" or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )

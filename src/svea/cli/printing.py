@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -13,8 +13,9 @@ from rich.table import Table
 
 from svea.core.errors import SveaError
 from svea.core.terminal import console, note
-from svea.results.tables import Table as Results
-from svea.results.tables import to_rows
+
+if TYPE_CHECKING:
+    from svea.results.tables import Table as Results
 
 Rows = Sequence[dict[str, Any]]
 
@@ -49,6 +50,17 @@ def say(text: str) -> None:
 def print_json(value: Any) -> None:
     """What a program reads."""
     print(json.dumps(value, indent=1))
+
+
+def print_list(rows: Rows, as_json: bool, notes: Iterable[str] = ()) -> int:
+    """A list, as JSON or as a table with what to know about it."""
+    if as_json:
+        print_json(rows)
+        return 0
+    print_table(rows)
+    for text in notes:
+        say(text)
+    return 0
 
 
 def print_table(rows: Rows) -> None:
@@ -121,6 +133,8 @@ def print_results(
     results: Results, notes: Sequence[str] = (), problems: Sequence[SveaError] = ()
 ) -> int:
     """A table, notes below it, problems on stderr; the exit code of the first problem."""
+    from svea.results.tables import to_rows  # not at the top: lists need no results
+
     print_table(to_rows(results))
     for text in [*results.notes, *notes] if results.rows else ():  # they are about the table
         say(text)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 import shlex
 import signal
@@ -13,7 +14,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,6 @@ from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Group
-from rich.live import Live
 
 from svea import studies
 from svea.cli.arguments import Json, Out, Positional, Trust, Verb, brief_help, parse
@@ -41,7 +41,7 @@ from svea.studies import STATES, RunState, Study, as_flags, read_states, slurm, 
 from svea.studies.engines import Resources
 from svea.studies.folder import is_cancelled, worker
 from svea.studies.supervise import LOCK_SECONDS
-from svea.studies.work import Work, decisions_left, measured_speeds
+from svea.studies.work import Work, measured_speeds
 
 FAILED = 1  # exit code of a study in which runs failed
 MOST_ROWS = 30
@@ -67,21 +67,17 @@ DEFAULT_ENGINE = EngineFlags()
 
 Words = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[STR [STR ...]]")]
 """What is typed after a flag; None where the flag is not given."""
+Folder = Annotated[Positional[Path], tyro.conf.arg(help="its folder.")]
+Names = Annotated[Positional[tuple[str, ...]], tyro.conf.arg(help="their names.")]
 
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
-    parts: dict[str, Verb] = {
-        "status": status,
-        "cancel": cancel,
-        "train": train_runs,
-        "export": export_runs,
-    }
     first = arguments[0] if arguments else ""
-    if first in parts:
-        return parse(parts[first], f"sweep {first}", arguments[1:])
-    if difflib.get_close_matches(first, parts, n=1):  # no study file: those end in .toml
-        raise unknown_name("part of sweep", first, parts)
+    if first in PARTS:
+        return parse(PARTS[first], f"sweep {first}", arguments[1:])
+    if difflib.get_close_matches(first, PARTS, n=1):  # no study file: those end in .toml
+        raise unknown_name("part of sweep", first, PARTS)
     return parse(sweep, "sweep", arguments)
 
 
@@ -155,12 +151,8 @@ def _given(**flags: Any) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
-def status(study: Positional[Path], json: Json = False, trust: Trust = False) -> int:
-    """Show the progress of a study, from its folders.
-
-    Args:
-        study: its folder.
-    """
+def status(study: Folder, json: Json = False, trust: Trust = False) -> int:
+    """Show the progress of a study, from its folders."""
     states = studies.read_states(studies.read_study(study))
     if json:
         print_json(rows(states))
@@ -170,12 +162,8 @@ def status(study: Positional[Path], json: Json = False, trust: Trust = False) ->
     return 0
 
 
-def cancel(study: Positional[Path], trust: Trust = False) -> int:
-    """Let every run of a study save and stop, on any machine.
-
-    Args:
-        study: its folder.
-    """
+def cancel(study: Folder, trust: Trust = False) -> int:
+    """Let every run of a study save and stop, on any machine."""
     found = studies.read_study(study)
     found.cancel()
     slurm.cancel(found.folder)
@@ -185,41 +173,32 @@ def cancel(study: Positional[Path], trust: Trust = False) -> int:
     return 0
 
 
-def train_runs(
-    study: Positional[Path], runs: Positional[tuple[str, ...]], trust: Trust = False
-) -> int:
-    """Train some runs of a study side by side in this process.
-
-    Args:
-        study: its folder.
-        runs: their names.
-    """
+def train_runs(study: Folder, runs: Names, trust: Trust = False) -> int:
+    """Train some runs of a study side by side in this process."""
     found, chosen = _chosen(study, runs)
     supervise.train(found.folder, chosen)
     return 0
 
 
-def export_runs(
-    study: Positional[Path], runs: Positional[tuple[str, ...]], trust: Trust = False
-) -> int:
-    """Export some runs of a study to where its plan says, the acting part of each alone.
-
-    Args:
-        study: its folder.
-        runs: their names.
-    """
+def export_runs(study: Folder, runs: Names, trust: Trust = False) -> int:
+    """Export some runs of a study to where its plan says, the acting part of each alone."""
     found, chosen = _chosen(study, runs)
     if bad := [run.name for run in chosen if not run.export]:
         raise UserError(f"the study has no folder to export {bad[0]} to; give --export FOLDER")
     missing = []
     for run in chosen:
-        if studies.read_progress(found.folder, run).missing_export:
+        if studies.read_progress(found.folder, run).left["exported"]:
             missing.append(run)
         else:
             print(f"{run.name} is already exported to {run.export_folder}")
     if missing:
         supervise.export(found.folder, missing)
     return 0
+
+
+PARTS: dict[str, Verb] = {
+    "status": status, "cancel": cancel, "train": train_runs, "export": export_runs,
+}  # fmt: skip
 
 
 def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[studies.PlannedRun]]:
@@ -244,7 +223,7 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
 
 def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
     """Run a study, perhaps after a question, or list what it would run; returns the exit code."""
-    work = Work.left_of(study, flags.on, flags)
+    work = Work(study, flags.on, flags)
     limit = flags.seconds("none") if flags.on == "local" else math.inf
     if flags.dry_run:
         for line in dry_run_lines(study, work.states):
@@ -255,17 +234,16 @@ def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
             work.require_space()
         except UserError as error:  # a plan is a plan on any disk
             warn(f"the study would be refused here: {error}")
-        work.require_engine()
+        work.engine.require(flags)
         return 0
     for line in _notes_before(study, work.states):
         print(line)
     work.require()
     if confirm and work.due:
         _ask(f"start {plural(len(work.due), 'run')}?")
-    display = StudyDisplay(study)
     try:
-        with on_signals([signal.SIGTERM], interrupt), display.show():
-            submitted = work.run(display.refresh)
+        with on_signals([signal.SIGTERM], interrupt), shown(study) as refresh:
+            submitted = work.run(refresh)
     except KeyboardInterrupt:
         note("every run has been asked to save; the same command continues")
         raise
@@ -345,7 +323,7 @@ def _print_end(study: Study, states: Sequence[RunState], limit: float) -> int:
     if trained := sum(state.progress.trained for state in failed):
         print(f"training of {trained} of them is over; the same command tries the rest again")
     if to_export := [state for state in states if state.run.export]:
-        there = sum(not state.progress.missing_export for state in to_export)
+        there = sum(not state.progress.left["exported"] for state in to_export)
         print(f"exported: {there} of {len(to_export)} agents, to {to_export[0].run.export}")
     if any(state.progress.trained for state in states):
         folder = shlex.quote(str(study.folder))
@@ -354,70 +332,59 @@ def _print_end(study: Study, states: Sequence[RunState], limit: float) -> int:
     if is_cancelled(study.folder):
         print("cancelled; the same command continues")
         return 128 + signal.SIGINT
-    if (waiting := active(states)) and limit < math.inf:
-        print(f"time limit: {plural(len(waiting), 'run')} not done; the same command continues")
+    if (waiting := sum(state.is_active for state in states)) and limit < math.inf:
+        print(f"time limit: {plural(waiting, 'run')} not done; the same command continues")
     return FAILED if failed else 0
 
 
 # Progress -----------------------------------------------------------------------------------------
 
 
-class StudyDisplay:
-    """The progress of a study: a live table on a terminal, a line per change elsewhere."""
+@contextmanager
+def shown(study: Study) -> Iterator[Callable[[], None]]:
+    """Show progress: a live table on a terminal, a line per change elsewhere.
 
-    def __init__(self, study: Study) -> None:
-        """Show this study."""
-        self.study, self.console = study, console()
-        self._live: Live | None = None
-        self._next_read, self._last_counts = 0.0, ""
+    It is up to date after each call of what this yields, if it is time to read the folders again.
+    """
+    screen, next_read, last_counts = console(), 0.0, ""
 
-    @contextmanager
-    def show(self) -> Iterator[None]:
-        """Show the table while the study runs."""
-        with redrawn(self.console, auto_refresh=False) as self._live:
-            yield
-            if self._live is not None:
-                self.refresh(now=True)
-        self._live = None
-
-    def refresh(self, *, now: bool = False) -> None:
-        """Read the folders again, if it is time to."""
+    def refresh(now: bool = False) -> None:
+        nonlocal next_read, last_counts
         began = time.monotonic()
-        if began < self._next_read and not now:
+        if began < next_read and not now:
             return
-        states = read_states(self.study)
-        self._next_read = time.monotonic() + max(REFRESH_SECONDS, 10 * (time.monotonic() - began))
+        states = read_states(study)
+        next_read = time.monotonic() + max(REFRESH_SECONDS, 10 * (time.monotonic() - began))
         text = headline(states)
         counts = text.partition(";")[0]
-        if self._live is not None:
+        if live is not None:
             lines = table(states)
             more = [f"... and {len(lines) - MOST_ROWS} more"] if len(lines) > MOST_ROWS else []
-            shown = drawn(lines[:MOST_ROWS], self.console.width)
-            self._live.update(Group(text, shown, *more), refresh=True)
-        elif counts != self._last_counts:
-            self.console.print(text, markup=False, soft_wrap=True)
-        self._last_counts = counts
+            live.update(Group(text, drawn(lines[:MOST_ROWS], screen.width), *more), refresh=True)
+        elif counts != last_counts:
+            screen.print(text, markup=False, soft_wrap=True)
+        last_counts = counts
+
+    with redrawn(screen, auto_refresh=False) as live:
+        yield refresh
+        if live is not None:
+            refresh(now=True)
 
 
 def headline(states: Sequence[RunState]) -> str:
     """Counts by state, and the time left by the speeds of the study's own runs."""
     counts = Counter(state.state for state in states)
     past = sum(state.state == "running" and state.progress.trained for state in states)
-    shown = [f"{counts[name]} {name}" for name in STATES]
+    listed = [f"{counts[name]} {name}" for name in STATES]
     if past:
-        shown[STATES.index("running")] += f" ({past} past training)"
-    text = f"{plural(len(states), 'run')}: {', '.join(shown)}"
+        listed[STATES.index("running")] += f" ({past} past training)"
+    text = f"{plural(len(states), 'run')}: {', '.join(listed)}"
     at_once, speeds = counts["running"], measured_speeds(states)
-    left = decisions_left(active(states))
+    left = sum(state.to_make for state in states if state.is_active)
     if at_once and speeds and left:  # of evaluations no time is known
         seconds = left / statistics.median(speeds) / at_once
         text += f"; ETA {duration(seconds)} with {at_once} at once"
     return text
-
-
-def active(states: Sequence[RunState]) -> list[RunState]:
-    """The runs that are queued or running."""
-    return [state for state in states if state.state in ("queued", "running")]
 
 
 def rows(states: Sequence[RunState]) -> list[dict[str, Any]]:
@@ -439,13 +406,11 @@ def rows(states: Sequence[RunState]) -> list[dict[str, Any]]:
 
 def table(states: Sequence[RunState]) -> list[dict[str, str]]:
     """Rows of text: running runs first; of many runs, one row per setting with its seeds."""
-    if len(states) <= MOST_ROWS:
-        order = {"running": 0, "failed": 1, "queued": 2, "done": 3}
-        shown = sorted(states, key=lambda state: order[state.state])
-        return [_row(state.run.name, [state]) for state in shown]
+    few, order = len(states) <= MOST_ROWS, ("running", "failed", "queued", "done")
     groups: dict[str, list[RunState]] = {}
-    for state in states:
-        groups.setdefault(state.run.name.rpartition("-s")[0], []).append(state)
+    for state in sorted(states, key=lambda state: order.index(state.state) if few else 0):
+        name = state.run.name
+        groups.setdefault(name if few else name.rpartition("-s")[0], []).append(state)
     return [_row(name, members) for name, members in groups.items()]
 
 
@@ -475,5 +440,4 @@ def _note(state: RunState) -> str:
         return state.reason or f"failed {state.failures}x"
     if state.state != "running" or not progress.trained:
         return ""
-    left = ["export"] * progress.missing_export + [*progress.missing_modes]
-    return f"trained; left: {', '.join([*left, *progress.missing_analyses])}"
+    return f"trained; left: {', '.join(itertools.chain(*progress.left.values()))}"

@@ -1,7 +1,6 @@
 """Engines run a study: on this machine, on a Ray cluster, or under SLURM.
 
-They decide where and when `svea.studies.supervise.supervise` works on which run, and nothing else:
-it writes everything that matters into the study's folder. Each engine is a module with
+They decide where and when `svea.studies.supervise` works on which run. Each is a module with
 
     require(resources)                          refuses what it cannot run, before anything starts
     run_study(study, runs, resources, refresh)  runs the runs, and calls `refresh` meanwhile
@@ -98,7 +97,6 @@ def require_package(name: str, engine: str) -> None:
 
 # This machine -------------------------------------------------------------------------------------
 
-
 Slot = dict[str, str]
 """Room for one process at a time: the variables that it sees."""
 GPU = "CUDA_VISIBLE_DEVICES"
@@ -121,6 +119,8 @@ def run_study(
 
     def work_on(group: Sequence[PlannedRun]) -> None:
         slot = free.get()
+        # On a GPU agents are played at once: twelve kept 16 cores busy, which the groups share.
+        at_once = max(len(group), 3 * usable_cores() // 4 // len(slots)) if GPU in slot else 1
         try:
             supervise(
                 study.folder,
@@ -129,7 +129,7 @@ def run_study(
                 slot,
                 must_stop=lambda: is_cancelled(study.folder) or stopping.is_set(),
                 time_is_up=lambda: time.monotonic() >= end,
-                at_once=_played_at_once(group, len(slots)) if GPU in slot else 1,
+                at_once=at_once,
             )
         finally:
             free.put(slot)
@@ -153,42 +153,26 @@ def find_slots(configs: Sequence[Config], resources: Resources) -> list[Slot]:
 
     By default as many as GPUs (by memory), cores and main memory all have room for, at least one.
     """
-    cores, gpus = usable_cores(), nvidia_gpus() if resources.gpus else []
-    together = resources.together
+    cores, gpus, memory = usable_cores(), nvidia_gpus() if resources.gpus else [], available_bytes()
+    together, names = resources.together, list[str]()
     environments = together * max((config.envs for config in configs), default=1)
     by_cores = max(int(cores // (resources.cpus * together or 1 + environments)), 1)
     replay = together * max((replay_bytes(config) for config in configs), default=0)
-    memory = available_bytes()
     if gpus and any(config.device in ("auto", "cuda") for config in configs):
         share, needed = resources.gpus * together, replay + together * GPU_BYTES
-        by_gpu = {
-            name: int(1 / share) if share > 0 else int(HEADROOM * free // needed)
-            for name, free in gpus
-        }
-        names = [name for name, fit in by_gpu.items() for _ in range(fit)] or [gpus[0][0]]
-        count = resources.jobs or min(len(names), by_cores)
-        # Adjacent names share a GPU; reorder them, so that few runs are spread over many GPUs.
-        spread = sorted(range(len(names)), key=lambda i: names[:i].count(names[i]))
-        chosen = [names[spread[i % len(names)]] for i in range(count)]
-        return [_threads(cores, count) | {GPU: name} for name in chosen]
-    by_memory = int(HEADROOM * memory // (replay + RUN_BYTES)) if memory else by_cores
-    count = resources.jobs or max(min(by_cores, by_memory), 1)
-    return [_threads(cores, count) for _ in range(count)]
-
-
-def _played_at_once(group: Sequence[PlannedRun], slots: int) -> int:
-    """How many agents, or modes of them, a group on a GPU has played at once; on a CPU it is one.
-
-    Twelve kept 16 cores busy; groups that run at the same time share them.
-    """
-    return max(len(group), 3 * usable_cores() // 4 // slots)
-
-
-def _threads(cores: int, count: int) -> dict[str, str]:
-    """Threads per process, so that runs do not compete for cores; a user's own setting stays.
-
-    One process has them all, as in `svea train`, which leaves a core to the environments.
-    """
-    if "OMP_NUM_THREADS" in os.environ or count == 1:
-        return {}
-    return {"OMP_NUM_THREADS": str(max(cores // count, 1))}
+        for name, free in gpus:
+            names += [name] * int(1 / share if share > 0 else HEADROOM * free // needed)
+        # Of those that share a GPU the first come first: few runs are spread over many GPUs.
+        names = names or [gpus[0][0]]
+        names = [
+            names[i] for i in sorted(range(len(names)), key=lambda i: names[:i].count(names[i]))
+        ]
+        room = len(names)
+    else:
+        room = int(HEADROOM * memory // (replay + RUN_BYTES)) if memory else by_cores
+    count = resources.jobs or max(min(by_cores, room), 1)
+    # Runs do not compete for cores. One has them all, as in `svea train`; a user's setting stays.
+    is_free = count == 1 or "OMP_NUM_THREADS" in os.environ
+    threads = {} if is_free else {"OMP_NUM_THREADS": str(max(cores // count, 1))}
+    devices = [{GPU: names[i % room]} if names else {} for i in range(count)]
+    return [threads | device for device in devices]

@@ -6,8 +6,7 @@
     journal/NAME.log      what those attempts printed
     cancel                exists after `svea sweep cancel`: every run saves and stops
 
-Nothing else is remembered: an engine, its driver and its machines may all be lost, and the same
-command continues from these folders.
+Nothing else is remembered: engine, driver and machines may be lost, and the same command continues.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import dataclasses
 import json
 import os
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,9 +42,9 @@ ATTEMPTS = 3
 """Failed attempts after which a run counts as failed."""
 TAIL_BYTES = 65_536  # of metrics.jsonl: enough for the last evaluation in a dozen modes
 STATES = ("queued", "running", "done", "failed")
+STEPS = ("trained", "exported", "evaluated", "analysed")
+"""What is done for a run, one after the other."""
 HOW_MADE = {"svea_version", "command"}  # in config.json, and not about the agent
-Entry = dict[str, Any]
-"""One line of a journal."""
 
 
 def run_folder(study: Path, run: PlannedRun) -> Path:
@@ -79,8 +77,7 @@ class Study:
     def save(self) -> None:
         """Write the plan: these runs as they are now, and the others of earlier plans as they were.
 
-        What follows training is not added up, so that `svea sweep status` waits for what the last
-        command asked for, and for nothing else.
+        So `svea sweep status` waits for what the last command asked for, and for nothing else.
         """
         earlier = read_study(self.folder).runs if (self.folder / "study.json").exists() else ()
         runs = {run.name: run for run in (*earlier, *self.runs)}
@@ -110,8 +107,7 @@ def open_study(
 ) -> Study:
     """A study in a folder: a new one, or the one that is there if it is the same.
 
-    A study may grow and shrink. But a run of the same name must mean the same, and without a
-    common title or run it is another study.
+    It may grow and shrink; a run of one name must mean the same, and the title or a run be common.
     """
     if attempts < 1:
         raise UserError(f"attempts is {attempts}; allowed: 1 or more")
@@ -125,9 +121,14 @@ def open_study(
     known = {run.name: run for run in existing.runs}
     same = [run for run in runs if run.name in known]
     for run in same:
-        if differences := _differences(known[run.name], run):
+        before, now = known[run.name].values, run.values
+        names = [n for n in sorted({**before, **now}) if before.get(n) != now.get(n)]
+        if names:
+            words = [
+                f"{n} {before.get(n, 'default')} there, {now.get(n, 'default')} here" for n in names
+            ]
             raise UserError(
-                f"{folder} holds another study; its run {run.name} differs:\n  {differences}\n"
+                f"{folder} holds another study; its run {run.name} differs:\n  {', '.join(words)}\n"
                 "Give the same options to continue it, or another --out"
             )
     if existing.title != title or not (title or same):
@@ -140,11 +141,7 @@ def open_study(
 
 
 def read_study(folder: Path) -> Study:
-    """The study in a folder.
-
-    Raises:
-        UserError: The folder holds no study, or a damaged one.
-    """
+    """The study in a folder, which must hold an undamaged one."""
     folder = Path(folder).absolute()
     path = folder / "study.json"
     if not path.exists():
@@ -172,13 +169,6 @@ def _planned(entry: dict[str, Any]) -> PlannedRun:
     return PlannedRun(**values)
 
 
-def _differences(old: PlannedRun, new: PlannedRun) -> str:
-    """Options in which two runs of one name would train differently, in words."""
-    before, now = (defaultdict(lambda: "default", run.values) for run in (old, new))
-    names = sorted(name for name in {**before, **now} if before[name] != now[name])
-    return ", ".join(f"{name} {before[name]} there, {now[name]} here" for name in names)
-
-
 # How far a run is ---------------------------------------------------------------------------------
 
 
@@ -192,12 +182,9 @@ class Progress:
     """At that line."""
     returns: dict[str, float] = field(default_factory=dict)
     """Mean return of the last evaluation during training, by mode."""
-    trained: bool = False
-    missing_modes: tuple[str, ...] = ()
-    missing_analyses: tuple[str, ...] = ()
-    missing_export: bool = False
-    saved: int = -1
-    """The decision of its newest checkpoint, -1 without one."""
+    saved: int = -1  # without a checkpoint
+    left: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What each of `STEPS` has left to do, by name: modes, analyses."""
 
     @property
     def known(self) -> int:
@@ -205,10 +192,18 @@ class Progress:
         return max(self.decision, self.saved)
 
     @property
+    def trained(self) -> bool:
+        """Whether training is over; what follows it may be left."""
+        return not self.left["trained"]
+
+    @property
     def done(self) -> bool:
         """Whether nothing is left to do."""
-        missing = self.missing_modes or self.missing_analyses or self.missing_export
-        return self.trained and not missing
+        return not any(self.left.values())
+
+    def can(self, step: str) -> bool:
+        """Whether a step is left to do, and can be done."""
+        return bool(self.left[step]) and (self.trained or step == "trained")
 
 
 @dataclass(frozen=True)
@@ -225,6 +220,25 @@ class RunState:
     refused: bool = False
     """The last attempt at something ended with bad input: trying again would not help."""
     reason: str = ""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is queued or running."""
+        return self.state in ("queued", "running")
+
+    @property
+    def made(self) -> int:
+        """Decisions with an update: those of a warm-up follow at its end and take another time.
+
+        A run that is all warm-up has nothing else to be timed by.
+        """
+        at, config = self.progress.decision, self.run.config
+        return 0 if at <= config.warmup < config.decisions else at
+
+    @property
+    def to_make(self) -> int:
+        """Decisions that are left, those of a warm-up included."""
+        return max(self.run.decisions - self.made, 0)
 
     @property
     def is_tried_again(self) -> bool:
@@ -264,28 +278,25 @@ def read_progress(study: Path, run: PlannedRun) -> Progress:
     folder = run_folder(study, run)
     lines = _last_lines(folder / layout.METRICS)
     newest = next(_records(reversed(lines)), {})
-    evaluations = [
-        record
-        for record in _records(line for line in lines if b'"return_mean"' in line)
-        if _is_number(record.get("return_mean"))
-    ]
+    found = _records(line for line in lines if b'"return_mean"' in line)
+    evaluations = [record for record in found if _is_number(record.get("return_mean"))]
     evaluated = evaluations[-1]["decision"] if evaluations else -1
     saved = layout.newest_checkpoint(folder)
     # Without evaluations during training, none is waited for.
     trained = min(saved, evaluated if run.config.eval_every else saved) >= run.decisions
-    seconds = newest.get("seconds")
-    return Progress(
-        decision=newest.get("decision", 0),
-        seconds=seconds if _is_number(seconds) and seconds > 0 else None,
-        returns={str(r.get("mode")): r["return_mean"] for r in evaluations},
-        trained=trained,
-        missing_modes=_missing_modes(folder, run, saved) if trained else run.modes,
-        missing_analyses=tuple(
+    exported = not run.export or (trained and _is_exported(folder, run, saved))
+    left = {
+        "trained": () if trained else ("training",),
+        "exported": () if exported else ("export",),
+        "evaluated": _missing_modes(folder, run, saved) if trained else run.modes,
+        "analysed": tuple(
             name for name in run.analyses if not layout.analysis_file(folder, name).exists()
         ),
-        missing_export=bool(run.export) and not (trained and _is_exported(folder, run, saved)),
-        saved=saved,
-    )
+    }
+    seconds = newest.get("seconds")
+    seconds = seconds if _is_number(seconds) and seconds > 0 else None
+    returns = {str(record.get("mode")): record["return_mean"] for record in evaluations}
+    return Progress(newest.get("decision", 0), seconds, returns, saved, left)
 
 
 def export_is_taken(state: RunState) -> bool:
@@ -317,25 +328,19 @@ def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, .
     """Modes in which the agent of the last decision has played too few episodes."""
     if not run.modes:
         return ()
-    episodes = latest(r for r in read_records(folder) if is_agent(r))
-    played: dict[str, list[Any]] = {mode: [] for mode in run.modes}
-    for episode in episodes:
+    played: dict[str, list[Any]] = {mode: [{}] for mode in run.modes}
+    for episode in latest(r for r in read_records(folder) if is_agent(r)):
         if episode.get("decision") == decision and (mode := str(episode.get("mode"))) in played:
             played[mode].append(episode.get("provenance"))
-    return tuple(
-        mode
-        for mode, provenances in played.items()
-        if len(provenances) < _wanted(episodes_in(run.episodes, mode), provenances)
-    )
-
-
-def _wanted(episodes: int | str, provenances: Sequence[Any]) -> int:
-    """How many episodes of a mode were asked for; how many worlds it has, its records say."""
-    if isinstance(episodes, int):
-        return episodes
-    newest = provenances[-1] if provenances else None
-    worlds = newest.get("worlds") if isinstance(newest, dict) else None
-    return episodes_of_all(worlds if isinstance(worlds, int) else 1)
+    missing = []
+    for mode, (*earlier, newest) in played.items():
+        wanted = episodes_in(run.episodes, mode)
+        if not isinstance(wanted, int):  # each of its worlds; how many it has, its records say
+            worlds = newest.get("worlds") if isinstance(newest, dict) else None
+            wanted = episodes_of_all(worlds if isinstance(worlds, int) else 1)
+        if len(earlier) < wanted:
+            missing.append(mode)
+    return tuple(missing)
 
 
 def _last_lines(path: Path) -> list[bytes]:
@@ -372,7 +377,7 @@ def write_entry(study: Path, run: PlannedRun, **entry: Any) -> None:
         os.close(journal)
 
 
-def read_journal(path: Path) -> list[Entry]:
+def read_journal(path: Path) -> list[dict[str, Any]]:
     """The entries of a journal; the half line of a killed writer is left out."""
     return files.json_lines(path, layout.LOG_BYTES)
 

@@ -61,26 +61,20 @@ class Grid:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a study: enough to start it, and to tell from its folder how far it is.
-
-    Attributes:
-        name: of its folder.
-        values: the options of training that were given, `task` among them.
-        decisions: its length.
-        modes: to evaluate in after training, in addition to the evaluations during training.
-        episodes: of that evaluation, per mode, or by mode; `all`: each of a mode's worlds once.
-        analyses: names of `svea analyze` to run after training.
-        export: folder for small exports, into which the agent goes under the run's name once it is
-            trained; empty: none.
-    """
+    """One run of a study: enough to start it, and to tell from its folder how far it is."""
 
     name: str
     values: Values
+    """The options of training that were given, `task` among them."""
     decisions: int
     modes: tuple[str, ...] = ()
+    """To evaluate in after training, in addition to the evaluations during training."""
     episodes: Episodes = 30
+    """Of that evaluation, per mode, or by mode; `all`: each of a mode's worlds once."""
     analyses: tuple[str, ...] = ()
+    """Names of `svea analyze`, after training."""
     export: str = ""
+    """Folder into which the agent goes under the run's name once it is trained; empty: none."""
 
     @functools.cached_property
     def config(self) -> Config:
@@ -105,8 +99,8 @@ def plan_runs(
 ) -> tuple[PlannedRun, ...]:
     """Check every combination before anything starts, and name it.
 
-    All runs have the `common` options of training, and the `suffix` in their names, before the
-    seed. A group of modes is what each run's task has of it. The rest is as in `PlannedRun`.
+    All runs have the `common` options of training, and the `suffix` in their names. A group of
+    modes is what each run's task has of it. The rest is as in `PlannedRun`.
 
     Example:
         >>> grid = Grid(["walker_walk"], ["svea", "drq"], seeds="0-4")
@@ -132,7 +126,12 @@ def plan_runs(
         for point in grid.points():
             values = shared | _with_absolute_paths(point)
             config = resolve(values)
-            name = _name(config, grid.set, suffix)
+            # A run is named after what is varied, and what its grid sets on its own.
+            parts = [config.task, config.method, config.augment]
+            parts += [f"{option}={value}" for option, value in flat(grid.set).items()]
+            name = bounded(
+                "-".join(filter(None, [*parts, suffix])), f"s{config.seed}", LONGEST_NAME
+            )
             if twin := name if name in runs else names.get(config):
                 also = "" if twin == name else f" (also as {twin})"
                 raise UserError(
@@ -151,11 +150,7 @@ def plan_runs(
 
 
 def resolve(values: Values) -> Config:
-    """The configuration of a run, checked.
-
-    Runs that differ only in their seed are resolved once: checking takes milliseconds, and a study
-    may have ten thousand seeds.
-    """
+    """The configuration of a run, checked: once for all seeds, as it takes milliseconds."""
     rest = dict(values)
     seed = rest.pop("seed", None)
     if type(seed) is not int or not 0 <= seed <= LARGEST:
@@ -175,10 +170,7 @@ def _resolve(values: str) -> Config:
 
 
 def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
-    """The grids of a TOML file, and its other settings (set, modes, episodes, export).
-
-    It holds one grid's keys at its top, or several as `[[grid]]`.
-    """
+    """The grids of a TOML file, at its top or as `[[grid]]`, and its other settings."""
     if path.suffix != ".toml" or not path.is_file():
         raise UserError(
             f"no study file {str(path)!r}; allowed: a file that ends in .toml, or flags"
@@ -189,20 +181,17 @@ def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
         raise UserError(f"study file {str(path)!r}: {type(error).__name__}: {error}") from error
     keys = [f.name for f in dataclasses.fields(Grid)]
     axes = {name: settings.pop(name) for name in keys if name in settings and name != "set"}
-    tables = settings.pop("grid", None) or [axes]
-    if not (isinstance(tables, list) and all(isinstance(table, dict) for table in tables)):
-        raise UserError(
-            f"study file {str(path)!r}: grid is {tables!r}; allowed: tables headed [[grid]]"
-        )
+    tables, problem = settings.pop("grid", None) or [axes], ""
     for name in settings.keys() - FILE_SETTINGS:
         raise unknown_name("setting", name, [*FILE_SETTINGS, *keys, "grid"])
-    for table in tables:
-        for name in table.keys() - set(keys):
-            raise unknown_name("setting of a grid", name, keys)
-        if "tasks" not in table:
-            raise UserError(
-                f'study file {str(path)!r} names no tasks; add e.g. tasks = ["walker_walk"]'
-            )
+    if not (isinstance(tables, list) and all(isinstance(table, dict) for table in tables)):
+        problem = f": grid is {tables!r}; allowed: tables headed [[grid]]"
+    elif unknown := {name for table in tables for name in table} - set(keys):
+        raise unknown_name("setting of a grid", min(unknown), keys)
+    elif not all("tasks" in table for table in tables):
+        problem = ' names no tasks; add e.g. tasks = ["walker_walk"]'
+    if problem:
+        raise UserError(f"study file {str(path)!r}{problem}")
     return [Grid(**table) for table in tables], settings
 
 
@@ -212,14 +201,6 @@ def _names(axis: str, names: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
         raise UserError(f"{axis} is {names!r}; allowed: a list of names")
     return tuple(given)
-
-
-def _name(config: Config, distinguishing: Values, suffix: str) -> str:
-    """A folder's name: what is varied, and what a grid sets on its own."""
-    parts = [config.task, config.method, config.augment]
-    parts += [f"{name}={value}" for name, value in flat(distinguishing).items()]
-    parts += [suffix] if suffix else []
-    return bounded("-".join(parts), f"s{config.seed}", LONGEST_NAME)
 
 
 def _with_absolute_paths(values: Values) -> Values:

@@ -1,9 +1,8 @@
 """The engine of a Ray cluster: runs as tasks that survive the loss of nodes and of the driver.
 
-A task is `supervise`. When its node dies, Ray starts it again elsewhere and it resumes from the
-run's folder; when the driver dies, Ray ends its tasks (their runs save), and the same command
-continues. A cluster started here opens ports on the loopback interface only, shows no dashboard and
-reports no usage.
+When a task's node dies, Ray starts it again elsewhere and it resumes from the run's folder; when
+the driver dies, Ray ends its tasks (their runs save), and the same command continues. A cluster
+started here opens ports on the loopback interface only, shows no dashboard and reports no usage.
 """
 
 from __future__ import annotations
@@ -38,8 +37,19 @@ def require(resources: Resources) -> None:
             "--on local"
         )
     require_package("ray", "ray")
-    if address := _address(resources):
-        _require_reachable(address)
+    address = _address(resources)
+    if address in ("", "auto", "local"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise UserError(f"address is {address!r}; allowed: HOST:PORT of a Ray head node, or auto")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise UserError(
+            f"no Ray cluster answers at {address}: {error}. `ray start --head` on its first "
+            "machine prints the address; without --address one is started here"
+        ) from error
 
 
 def run_study(
@@ -59,9 +69,9 @@ def run_on(
     execute: Execute | None = None,
 ) -> None:
     """Keep a cluster that is connected already supplied with tasks, and collect what ends."""
-    cpus, gpus = resources.cpus or 1.0, _gpus_per_run(ray, resources)
+    cpus, gpus, at_once = _room(ray.cluster_resources(), resources)
     task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1)(as_task(os.getcwd()))
-    most = resources.jobs or IN_FLIGHT * _runs_at_once(ray, cpus, gpus)
+    most = resources.jobs or IN_FLIGHT * at_once
     waiting, in_flight, lost = deque(runs), dict[Any, PlannedRun](), Counter[str]()
     try:
         while in_flight or (waiting and not is_cancelled(study.folder)):
@@ -101,10 +111,9 @@ def _is_to_be_tried_again(ray: Any, task: Any, run: PlannedRun, lost: Counter[st
 
 
 def as_task(folder: str) -> Callable[[bytes], Any]:
-    """A task that makes a pickled call, after it has put a folder last on the path.
+    """A task that puts a folder, which Ray puts first, last on the path, and makes a pickled call.
 
-    Ray puts the driver's working folder first. So the task is a function that is pickled by value,
-    and its argument is bytes: the path is right before anything of svea is imported.
+    It is itself pickled by value: the path is right before anything of svea is imported.
     """
 
     def task(pickled: bytes) -> Any:
@@ -147,36 +156,18 @@ def _address(resources: Resources) -> str:
     return resources.address or os.environ.get("RAY_ADDRESS", "")
 
 
-def _require_reachable(address: str) -> None:
-    """Refuse an address that does not answer within seconds."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if address in ("auto", "local"):
-        return
-    if not host or not port.isdigit():
-        raise UserError(f"address is {address!r}; allowed: HOST:PORT of a Ray head node, or auto")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-    except OSError as error:
-        raise UserError(
-            f"no Ray cluster answers at {address}: {error}. `ray start --head` on its first "
-            "machine prints the address; without --address one is started here"
-        ) from error
+def _room(total: dict[str, float], resources: Resources) -> tuple[float, float, int]:
+    """CPUs and GPUs of one run, and how many the cluster has room for now; nodes come and go.
 
-
-def _runs_at_once(ray: Any, cpus: float, gpus: float) -> int:
-    """How many runs the cluster has room for now; nodes may come and go."""
-    total = ray.cluster_resources()
+    A run has the share of a GPU asked for, else a whole one if there is any: Ray hides them from
+    others.
+    """
+    cpus, gpus = resources.cpus or 1.0, resources.gpus
+    gpus = float(bool(total.get("GPU"))) if gpus < 0 else gpus
     fits = [total.get("CPU", 1.0) / cpus] + ([total.get("GPU", 0.0) / gpus] if gpus else [])
     if min(fits) < 1:
         raise UserError(
             f"one run asks for {cpus:g} CPUs and {gpus:g} GPUs, but the cluster has "
             f"{total.get('CPU', 0):g} and {total.get('GPU', 0):g}; use smaller --cpus or --gpus"
         )
-    return int(min(fits))
-
-
-def _gpus_per_run(ray: Any, resources: Resources) -> float:
-    """The share asked for, else a whole GPU if the cluster has any: Ray hides GPUs from others."""
-    if resources.gpus >= 0:
-        return resources.gpus
-    return 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
+    return cpus, gpus, int(min(fits))

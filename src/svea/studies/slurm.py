@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,13 @@ WARNING_SECONDS = 300  # before the end of a job's time: enough to save ten giga
 REQUEUES = 10_000  # resumes after a time limit that submitit allows: each makes progress
 
 
+@dataclass
 class Job:
-    """What an array element does, and how it continues after a warning."""
+    """What an array element does, and how it continues after a warning; it is pickled."""
 
-    def __init__(self, study: Path, run: PlannedRun, attempts: int) -> None:
-        """Take the study's folder and the run: this is pickled."""
-        self.study, self.run, self.attempts = study, run, attempts
+    study: Path
+    run: PlannedRun
+    attempts: int
 
     def __call__(self) -> list[str]:
         """Supervise the run."""
@@ -76,7 +78,7 @@ def run_study(
 ) -> list[str]:
     """Submit runs that are not in SLURM's queue yet, and return their job ids at once.
 
-    The cluster is local for submitit's executor on this machine, which tests use.
+    In tests the cluster is `local`, submitit's executor on this machine.
     """
     executor = make_executor(study, resources, cluster)
     submitted = read_jobs(study.folder)
@@ -102,11 +104,10 @@ def make_executor(study: Study, resources: Resources, cluster: str = "slurm") ->
     executor = submitit.AutoExecutor(
         folder=folder / "%j", cluster=cluster, slurm_max_num_timeout=REQUEUES
     )
-    options: dict[str, Any] = {
-        "name": f"svea-{study.folder.name}",
+    options: dict[str, Any] = {"name": f"svea-{study.folder.name}", "gpus_per_node": gpus}
+    options |= {
         "timeout_min": max(int(seconds // 60), 1),
         "cpus_per_task": int(resources.cpus) or 2,
-        "gpus_per_node": gpus,
     }
     if cluster == "slurm":
         # With these a job imports nothing from the folder it was submitted in.
@@ -144,10 +145,7 @@ def _queued(states: str = "all") -> set[str]:
     asked = ["squeue", "--noheader", "--array", "--format=%i"]
     asked += [] if states == "all" else [f"--states={states}"]
     done = process.run(asked, ANSWER_SECONDS)
-    if done is None:
-        raise UserError(
-            f"SLURM does not answer: squeue took more than {ANSWER_SECONDS} s. Try again later"
-        )
-    if done.returncode:
-        raise UserError(f"SLURM does not answer: {done.stderr.strip()}")
+    if done is None or done.returncode:
+        late = f"squeue took more than {ANSWER_SECONDS} s. Try again later"
+        raise UserError(f"SLURM does not answer: {done.stderr.strip() if done else late}")
     return set(done.stdout.split())

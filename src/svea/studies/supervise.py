@@ -1,8 +1,8 @@
 """The supervisor of runs: what every engine does with them, on any machine.
 
-`supervise` holds the runs' locks, starts a process for each thing that is to be done (`train`,
-`export`, `evaluate`, `analyse`), counts attempts in the journals, tries again what failed, and
-stops cleanly when the study is cancelled. Several runs share each process.
+`supervise` holds the runs' locks, starts a process for each step that is left (`train`, `export`,
+`evaluate`, `analyse`), counts attempts in the journals, tries again what failed, and stops cleanly
+when the study is cancelled. Several runs share each process.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from svea.core.terminal import note
 from svea.studies.folder import (
     APPEND,
     ATTEMPTS,
+    STEPS,
     Progress,
     is_cancelled,
     journal_path,
@@ -52,8 +53,6 @@ Call = Callable[[], int | None]
 """What a process does; returns an exit code, None is 0."""
 Execute = Callable[[Call, Path, MustStop], int]
 """Calls something in a process, with its output into a file, until it has to stop."""
-Ends = Iterable[tuple[PlannedRun, Exception | Stopped | None]]
-"""Runs, with the error that ended each."""
 
 
 def supervise(
@@ -66,15 +65,12 @@ def supervise(
     time_is_up: MustStop = lambda: False,
     at_once: int = 1,
 ) -> list[str]:
-    """Bring runs to their end, side by side.
+    """Bring runs to their end, side by side; their states, of which queued is one that had to stop.
 
-    Returns the state of each: done, failed, queued (it had to stop), or running (by another
-    process). Each may have some failed attempts at training, those of earlier calls included, and
-    as many at each thing that follows it, in this call.
-
-    `execute` and `must_stop` are by default a process, with further variables of its environment,
-    and whether the study was cancelled. When the time is up, training stops; what follows it is
-    still done for runs that are trained. So many agents, or modes of them, are played `at_once`.
+    Each may have some failed attempts at training, those of earlier calls included, and as many at
+    each step that follows, in this call. When the time is up, training stops, and trained runs have
+    their further steps still. So many agents, or modes of them, are played `at_once`. `execute` and
+    `must_stop` are by default a process, with variables of its `environment`, and `is_cancelled`.
     """
     with contextlib.ExitStack() as stack:
         locks = {run.name: stack.enter_context(_locked_journal(study, run)) for run in runs}
@@ -91,33 +87,14 @@ def supervise(
 
 
 def groups(runs: Sequence[Any], size: int) -> list[Sequence[Any]]:
-    """The runs that share a process, in the order of the plan.
-
-    >>> groups("abcde", 2)
-    ['ab', 'cd', 'e']
-    """
+    """The runs that share a process, in the order of the plan."""
     return [runs[start : start + size] for start in range(0, len(runs), size)]
-
-
-STEPS = ("trained", "exported", "evaluated", "analysed")
-"""What is done for a run, one after the other."""
-
-
-def is_left(step: str, progress: Progress) -> bool:
-    """Whether a step is still to be done, and can be."""
-    missing = {
-        "exported": progress.missing_export,
-        "evaluated": progress.missing_modes,
-        "analysed": progress.missing_analyses,
-    }
-    return progress.trained and bool(missing[step]) if step in missing else not progress.trained
 
 
 def _alike(step: str, run: PlannedRun, progress: Progress) -> str:
     """What is the same for runs that one process does a step for."""
     if step == "evaluated":
-        where = [run.values.get(name) for name in ("device", "data_dir")]
-        return repr((progress.missing_modes, run.episodes, where))
+        return repr((progress.left[step], run.episodes, run.config.device, run.config.data_dir))
     return run.name if step == "analysed" else ""
 
 
@@ -147,14 +124,12 @@ class _Group:
         alike: dict[str, list[tuple[PlannedRun, Progress]]] = {}
         for run in runs:
             now = read_progress(self.study, run)
-            if is_left(step, now) and self._failures(step, run) < self.attempts:
+            # Failed attempts count: at training those of earlier calls, too.
+            earlier = read_state(self.study, run).failures if step == "trained" else 0
+            failures = max(earlier, self.failed[step, run.name])
+            if now.can(step) and failures < self.attempts:
                 alike.setdefault(_alike(step, run, now), []).append((run, now))
         return list(alike.values())
-
-    def _failures(self, step: str, run: PlannedRun) -> int:
-        """Failed attempts that count: at training those of earlier calls, too."""
-        earlier = read_state(self.study, run).failures if step == "trained" else 0
-        return max(earlier, self.failed[step, run.name])
 
     def _must_stop(self, step: str) -> bool:
         """The study's time is for training, and what follows it is still done."""
@@ -171,21 +146,14 @@ class _Group:
                 own = files.descriptor(journal_path(self.study, run, ".log"), APPEND)
                 with os.fdopen(own, "a") as notes:
                     notes.write(f"{step} together with {names[0]}: its lines are in {log.name}\n")
-        call = self._call(step, [run for run, _ in runs], runs[0][1])
+        left = runs[0][1].left[step]  # by all of them
+        jobs = min(self.at_once, len(runs) * len(left)) if len(runs) > 1 else 1
+        further = {"evaluated": (left, jobs), "analysed": (left,)}.get(step, ())
+        call = functools.partial(DO[step], self.study, [run for run, _ in runs], *further)
         code = self.execute(call, log, functools.partial(self._must_stop, step))
         stopped = self._must_stop(step)
         for run, before in runs:
             self._conclude(step, run, before, code, stopped, log)
-
-    def _call(self, step: str, runs: Sequence[PlannedRun], progress: Progress) -> Call:
-        """What does a step for runs that lack the same."""
-        if step == "evaluated":
-            modes = progress.missing_modes
-            jobs = min(self.at_once, len(runs) * len(modes)) if len(runs) > 1 else 1
-            return functools.partial(evaluate, self.study, runs, modes, jobs)
-        if step == "analysed":
-            return functools.partial(analyse, self.study, runs, progress.missing_analyses)
-        return functools.partial(train if step == "trained" else export, self.study, runs)
 
     def _conclude(
         self, step: str, run: PlannedRun, before: Progress, code: int, stopped: bool, log: Path
@@ -193,36 +161,30 @@ class _Group:
         """Record how an attempt ended for a run, and count it if it failed."""
         after = read_progress(self.study, run)
         last = read_journal(journal_path(self.study, run))[-1]
-        if last["event"] == "error":  # which the process has recorded
-            code, reason = last["code"], f"exit code {last['code']}: {last['reason']}"
-        else:
-            reason = _reason(code, log)
-        outcome = _outcome(code, not is_left(step, after), before != after, stopped)
-        if outcome not in ("failed", "refused"):
-            reason = ""
+        has_said = last["event"] == "error"  # the process has recorded it
+        code = last["code"] if has_said else code
+        asked = code in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+        outcome, reason = "failed", ""
+        if not after.can(step):
+            outcome = "done"
+        elif code == UserError.exit_code:
+            outcome = "refused"
+        elif stopped or (asked and before != after):  # without progress trying would never end
+            outcome = "stopped"
+        if outcome in ("failed", "refused"):
+            why = f"exit code {code}: {last['reason'] if has_said else _last_words(log)}"
+            reason = f"ended by {process.how_it_ended(code)}" if code < 0 else why
         end = {"step": step, "outcome": outcome, "code": code, "reason": reason}
         write_entry(self.study, run, event="end", **end)
         self.failed[step, run.name] += {"failed": 1, "refused": self.attempts}.get(outcome, 0)
 
 
-def _outcome(code: int, done: bool, advanced: bool, stopped: bool) -> str:
-    """How an attempt ended. Stopping without progress is a failure: retrying would never end."""
-    if done:
-        return "done"
-    if code == UserError.exit_code:
-        return "refused"
-    asked = code in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
-    return "stopped" if stopped or (asked and advanced) else "failed"
-
-
-def _reason(code: int, log: Path) -> str:
-    """Why an attempt failed: the last line it printed, or what ended it."""
-    if code < 0:
-        return f"ended by {process.how_it_ended(code)}"
+def _last_words(log: Path) -> str:
+    """The last line that a process printed."""
     lines: list[str] = []
     with contextlib.suppress(OSError, StorageError):
         lines = files.read_tail(log, 2000).decode(errors="replace").strip().splitlines()
-    return f"exit code {code}: {lines[-1] if lines else ''}"
+    return lines[-1] if lines else ""
 
 
 @contextlib.contextmanager
@@ -260,8 +222,7 @@ def call_in_process(
 ) -> int:
     """Wait for the exit code of a call in a process of its own; when it must stop, it saves first.
 
-    The process has further variables of the environment, inherits the runs' locks, and ends with
-    this one.
+    It has further variables of the environment, inherits the runs' locks, and ends with this one.
     """
     opened = os.fdopen(files.descriptor(log, APPEND), "ab")
     with opened as output, tempfile.TemporaryFile() as sent:
@@ -284,10 +245,7 @@ def call_in_process(
 
 
 def main(call: str, name: str) -> int:
-    """The other end of `call_in_process`.
-
-    The call lies pickled in a file with this descriptor; the name is for lists of processes.
-    """
+    """Its other end: the call lies pickled in this descriptor; lists of processes show the name."""
     for number in (signal.SIGUSR1, signal.SIGUSR2):  # by which batch systems warn a whole job
         signal.signal(number, signal.SIG_IGN)  # inherited by the environments' processes too
     importing.count_typed_alone()
@@ -306,20 +264,13 @@ def train(study: Path, runs: Sequence[PlannedRun]) -> None:
     from svea.training import train, train_each
 
     configs = [dataclasses.replace(run.config, out=str(run_folder(study, run))) for run in runs]
-    sys.argv = ["svea", *_by_hand(study, runs)]  # for config.json
+    # What a user types to train the same is kept in config.json.
     if len(configs) > 1:
-        _conclude(study, zip(runs, train_each(configs), strict=True))
-    else:
-        train(configs[0])
-
-
-def _by_hand(study: Path, runs: Sequence[PlannedRun]) -> list[str]:
-    """What a user types to train the same."""
-    if len(runs) > 1:
-        return ["sweep", "train", str(study), *(run.name for run in runs)]
-    values = dict(runs[0].values)
-    task, out = values.pop("task"), str(run_folder(study, runs[0]))
-    return ["train", task, *as_flags(values), "--out", out]
+        sys.argv = ["svea", "sweep", "train", str(study), *(run.name for run in runs)]
+        return _conclude(study, zip(runs, train_each(configs), strict=True))
+    values = {**runs[0].values, "out": configs[0].out}
+    sys.argv = ["svea", "train", values.pop("task"), *as_flags(values)]
+    train(configs[0])
 
 
 def export(study: Path, runs: Sequence[PlannedRun]) -> None:
@@ -341,9 +292,10 @@ def evaluate(study: Path, runs: Sequence[PlannedRun], modes: Sequence[str], jobs
     _trust_plan(runs)
     from svea.evaluation.requests import Request, Scoring
 
-    first = runs[0]
-    data = first.values.get("data_dir") or None
-    request = Request(tuple(modes), first.episodes, device=_device(first), data_dir=data, jobs=jobs)
+    config, data_dir = runs[0].config, runs[0].config.data_dir or None
+    request = Request(
+        tuple(modes), runs[0].episodes, device=config.device, data_dir=data_dir, jobs=jobs
+    )
     scoring = Scoring([run_folder(study, run) for run in runs], request)
     scoring.play()
     for problem in scoring.problems:
@@ -363,10 +315,10 @@ def analyse(study: Path, runs: Sequence[PlannedRun], names: Sequence[str]) -> No
     for run, name in itertools.product(runs, names):
         function, draws = analyses[name]
         folder, gap = run_folder(study, run), name == "q-gap"
-        function(Sample.of(folder, 256, draws, seed=0, device=_device(run), gap=gap))
+        function(Sample.of(folder, 256, draws, seed=0, device=run.config.device, gap=gap))
 
 
-def _conclude(study: Path, ends: Ends) -> None:
+def _conclude(study: Path, ends: Iterable[tuple[PlannedRun, Exception | Stopped | None]]) -> None:
     """Record in the journals what ended which run, as they share an exit code; raise the first."""
     errors = [(run, error) for run, error in ends if error is not None]
     for run, error in errors:
@@ -382,6 +334,10 @@ def _trust_plan(runs: Sequence[PlannedRun]) -> None:
         importing.trust(importing.EVERYTHING)
 
 
-def _device(run: PlannedRun) -> str:
-    """Where a run is trained, and then evaluated and analysed."""
-    return str(run.values.get("device", "auto"))
+DO: dict[str, Callable[..., int | None]] = {
+    "trained": train,
+    "exported": export,
+    "evaluated": evaluate,
+    "analysed": analyse,
+}
+"""What does each of `STEPS` for some runs of a study."""

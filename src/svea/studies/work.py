@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from svea.config import Config
 from svea.core import files
 from svea.core.errors import StorageError, UserError, unknown_name
 from svea.core.files import make_folder
@@ -72,7 +71,7 @@ def sweep(
     chosen = [grids] if isinstance(grids, Grid) else grids
     runs = plan_runs(chosen, options, modes=[*modes], episodes=episodes, export=export)
     study = open_study(Path(out), runs, attempts=attempts)
-    work = Work.left_of(study, on, resources or Resources())
+    work = Work(study, on, resources or Resources())
     work.require()
     work.run(refresh)
     return read_states(study)
@@ -85,34 +84,49 @@ class Work:
     study: Study
     on: str
     resources: Resources
-    states: list[RunState]
-    cost: Cost
 
-    @classmethod
-    def left_of(cls, study: Study, on: str, resources: Resources) -> Work:
-        """Read the study's folders, and estimate."""
-        if on not in ENGINES:
-            raise unknown_name("engine", on, ENGINES)
-        resources.check(on)
-        states = read_states(study)
-        return cls(study, on, resources, states, _cost(states, on, resources))
+    def __post_init__(self) -> None:
+        """Refuse what no engine can do."""
+        if self.on not in ENGINES:
+            raise unknown_name("engine", self.on, ENGINES)
+        self.resources.check(self.on)
+
+    @functools.cached_property
+    def engine(self) -> Any:
+        """The engine's module."""
+        return importlib.import_module(ENGINES[self.on])
+
+    @functools.cached_property
+    def states(self) -> list[RunState]:
+        """How far the runs are, by the study's folders."""
+        return read_states(self.study)
+
+    @functools.cached_property
+    def cost(self) -> Cost:
+        """What is left, on this engine."""
+        states, asked = self.states, self.resources
+        at_once, gpus = asked.jobs or len(states), max(asked.gpus, 0.0)
+        if self.on == "local":
+            slots = find_slots([state.run.config for state in unfinished(states)], asked)
+            at_once, used = len(slots), {slot[GPU] for slot in slots if GPU in slot}
+            gpus = len(used) / at_once
+        elif self.on == "ray":
+            at_once = asked.jobs or max(int(usable_cores() // (asked.cpus or 1)), 1)
+        unknown = self.on == "ray" and asked.gpus < 0  # one, if the cluster has GPUs
+        return estimate_cost(states, at_once, None if unknown else gpus, asked.together)
 
     @functools.cached_property
     def due(self) -> list[RunState]:
         """The runs to work on: also failed ones that the same command tries again."""
-        going = [state for state in self.states if state.state in ("queued", "running")]
+        going = [state for state in self.states if state.is_active]
         return going + [state for state in self.states if state.is_tried_again]
 
     def require(self) -> None:
         """Refuse, before anything starts, what this machine, engine or disk cannot do."""
         self.require_space()
         if self.due:
-            self.require_engine()
+            self.engine.require(self.resources)
             _require_exports(self.study, self.due)
-
-    def require_engine(self) -> None:
-        """Refuse what the engine cannot run."""
-        self._engine.require(self.resources)
 
     def require_space(self) -> None:
         """Refuse a study that the disk cannot hold."""
@@ -129,19 +143,12 @@ class Work:
         """Write the plan and do what is due; returns the ids of jobs that are only submitted."""
         self.study.save()
         runs = [state.run for state in self.due]
-        submitted: list[str] | None = []
-        if runs:
-            submitted = self._engine.run_study(self.study, runs, self.resources, refresh)
-        return submitted
-
-    @property
-    def _engine(self) -> Any:
-        return importlib.import_module(ENGINES[self.on])
+        return self.engine.run_study(self.study, runs, self.resources, refresh) if runs else []
 
 
 def _require_exports(study: Study, states: list[RunState]) -> None:
     """Refuse a folder that no agent can be exported to, before hours of training and not after."""
-    waiting = [state for state in states if state.progress.missing_export]
+    waiting = [state for state in states if state.progress.left["exported"]]
     for folder in {state.run.export for state in waiting}:
         if Path(folder).resolve() == (study.folder / "runs").resolve():
             raise UserError(
@@ -176,15 +183,11 @@ class Cost:
 
     runs: int
     done: int
-    decisions: int
-    """That the others still have to make."""
-    timed: int
-    """Runs whose speed is known."""
-    seconds: float | None
-    """Until all are done; None where no speed is known."""
+    decisions: int  # that the others still have to make
+    timed: int  # runs whose speed is known
+    seconds: float | None  # until all are done; None where no speed is known
     gpu_hours: float | None
-    file_bytes: int
-    """Of the files in their folders, once all are trained."""
+    file_bytes: int  # in their folders, once all are trained
 
     def lines(self, limit: float = math.inf) -> list[str]:
         """The estimates in words, where each call of the study stops after `limit` seconds."""
@@ -211,61 +214,28 @@ def estimate_cost(
     Each takes a share of the GPUs (None: unknown before it starts) and has several runs together,
     which end together: the longer have more turns.
     """
-    left = unfinished(states)
-    speeds = measured_speeds(states)
+    left, speeds = unfinished(states), measured_speeds(states)
     processes = groups(left, together)
     seconds, gpu_hours = None, 0.0 if gpus == 0 else None
     if speeds:  # updates take nearly all of the time
-        each = [decisions_left(group) / len(group) for group in processes]
+        each = [statistics.fmean(state.to_make for state in group) for group in processes]
         total = sum(each) / statistics.fmean(speeds)
         seconds = total / max(min(at_once, len(processes)), 1)
         gpu_hours = None if gpus is None else total * gpus / 3600
-    file_bytes = sum(_file_bytes(state.run.config) for state in left)
-    done, decisions = len(states) - len(left), decisions_left(left)
+    file_bytes = len(left) * files.SMALL_FILES
+    for config in (state.run.config for state in left):
+        replay, agent = layout.replay_bytes(config), layout.agent_bytes(config)
+        file_bytes += layout.folder_bytes(config, replay, agent)
+    done, decisions = len(states) - len(left), sum(state.to_make for state in left)
     return Cost(len(states), done, decisions, len(speeds), seconds, gpu_hours, file_bytes)
-
-
-def _cost(states: list[RunState], on: str, resources: Resources) -> Cost:
-    """The estimate for an engine."""
-    at_once = resources.jobs or len(states)
-    gpus: float | None = max(resources.gpus, 0.0)
-    if on == "local":
-        slots = find_slots([state.run.config for state in unfinished(states)], resources)
-        at_once, used = len(slots), {slot[GPU] for slot in slots if GPU in slot}
-        gpus = len(used) / at_once
-    elif on == "ray":
-        gpus = None if resources.gpus < 0 else gpus  # one, if the cluster has GPUs
-        at_once = resources.jobs or max(int(usable_cores() // (resources.cpus or 1)), 1)
-    return estimate_cost(states, at_once, gpus, resources.together)
-
-
-def _file_bytes(config: Config) -> int:
-    """Bytes of all files of a run."""
-    replay, agent = layout.replay_bytes(config), layout.agent_bytes(config)
-    return layout.folder_bytes(config, replay, agent) + files.SMALL_FILES
 
 
 def measured_speeds(states: Sequence[RunState]) -> list[float]:
     """Decisions per second of the study's own runs, evaluations included."""
-    timed = [(decisions_made([state]), state.progress.seconds) for state in states]
+    timed = [(state.made, state.progress.seconds) for state in states]
     return [decisions / seconds for decisions, seconds in timed if decisions and seconds]
 
 
 def unfinished(states: Sequence[RunState]) -> list[RunState]:
     """The runs for which something is left to do."""
     return [state for state in states if state.state != "done"]
-
-
-def decisions_made(states: Sequence[RunState]) -> int:
-    """Decisions with an update that these runs have made.
-
-    The updates of a warm-up follow at its end, so its speed is another's; a run that is all warm-up
-    has nothing else to be timed by.
-    """
-    made = [(state.run.config, state.progress.decision) for state in states]
-    return sum(at for config, at in made if not at <= config.warmup < config.decisions)
-
-
-def decisions_left(states: Sequence[RunState]) -> int:
-    """Decisions that these runs still have to make, those of a warm-up included."""
-    return sum(max(s.run.decisions - decisions_made([s]), 0) for s in states)
