@@ -44,13 +44,12 @@ class Stage:
             self.task.reset()
             self.physics = self.task.physics
         self._ours, self._mujocos = self._renderer("raster"), self._renderer("opengl")
+        self.renderers = [self._ours, self._mujocos]
 
     def _renderer(self, drawn_by: str) -> Renderer:
         configure_drawing(Context(), lambda: None)
         model, data = self.physics.model.ptr, self.physics.data.ptr
         return Renderer(model, data, size=84, drawn_by=drawn_by)
-
-        self.renderers = [self._ours, self._mujocos]
 
     def step(self) -> None:
         self.task.step(np.full(self.task.action_spec().shape, 0.5))
