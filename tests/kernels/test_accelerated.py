@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from c_kernels import builds
 from tiny_runs import tiny
 from torch import Tensor
 
@@ -28,11 +29,8 @@ from svea.augment import (
     transform,
 )
 from svea.augment.images import ImageBank
-from svea.bench.timing import noise_replay
-from svea.config import configure
 from svea.core.errors import UserError
-from svea.kernels import cpu, gpu, nvrtc, random_convolution, trunk
-from svea.kernels.cpu import resized_crops
+from svea.kernels import gpu, nvrtc, random_convolution, trunk
 from svea.kernels.gpu import fuse
 from svea.networks import FrameCNN
 from svea.speed.accelerate import (
@@ -43,14 +41,6 @@ from svea.speed.accelerate import (
 CPU = torch.device("cpu")
 KERNELS = [f"{kernels.__name__}.{module.name}" for module in pkgutil.iter_modules(kernels.__path__)]
 torch.set_num_threads(1)
-
-
-def cannot_build() -> bool:
-    try:
-        cpu.library()
-    except cpu.BuildError:
-        return True
-    return False
 
 
 EAGER_UPDATES = """
@@ -97,22 +87,6 @@ def test_eager_updates_enter_no_kernel_where_tensors_lie_on_a_gpu(tmp_path: Path
     assert done.stdout == "no kernel\n", done.stderr
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-@pytest.mark.parametrize("method", ["svea", "svea-rad"])
-def test_eager_updates_on_a_gpu_enter_no_kernel(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in KERNELS:
-        monkeypatch.setitem(sys.modules, name, None)  # importing it raises
-    monkeypatch.setattr(torch, "compile", None)
-    config = configure("walker_walk", method=method, batch_size=8)
-    device = torch.device("cuda")
-    agent, replay = make_agent(config, 6, device), noise_replay(config, device, decisions=50)
-    learner = speed.Learner(agent, replay, config.batch_size, speed="eager")
-    for decision in range(2):
-        assert torch.isfinite(learner.step(decision)["critic_loss"])
-
-
 def parts(augment: Augment) -> list[Augmentation]:
     found: list[Augmentation] = []
     transform(augment, lambda each: found.append(each) or each)  # type: ignore[func-returns-value]
@@ -134,7 +108,7 @@ def leave_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(speed.accelerate.__globals__, "compile_networks", lambda *_: None)
 
 
-@pytest.mark.skipif(cannot_build(), reason="no C compiler is here")
+@builds
 def test_one_agents_fast_versions_are_no_other_agents(tmp_path: Path) -> None:
     fast, plain = (make_agent(tiny(tmp_path, augment="conv|blur"), 1) for _ in range(2))
     speed.accelerate(fast, "compiled")
@@ -163,6 +137,14 @@ def test_on_a_gpu_views_have_kernels_or_are_compiled(
     assert maker.pixels is not views.pixels
 
 
+def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **functions: Any) -> None:
+    """A module of kernels, where there is no Triton."""
+    module = types.ModuleType(f"{kernels.__name__}.{name}")
+    vars(module).update(functions)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(kernels, name, module, raising=False)
+
+
 @pytest.mark.parametrize(
     ("augment", "size"), [(shift.bind(pad=4), 20), (crop.bind(size=16), 16)], ids=["shift", "crop"]
 )
@@ -170,15 +152,13 @@ def test_windows_have_the_precision_of_the_update(
     augment: Augmentation, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `views.pixels` makes them of an eager update's windows: no pass converts them again."""
-    kernels = types.ModuleType("svea.kernels.windows")
-    monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
     asked: list[torch.dtype] = []
 
     def cut(x: Tensor, corner: Tensor, height: int, width: int, pad: int, dtype: Any) -> Tensor:
         asked.append(dtype)
         return torch.zeros(*x.shape[:2], height, width, dtype=dtype)
 
-    kernels.windows = cut  # type: ignore[attr-defined]
+    stand_in(monkeypatch, "windows", windows=cut)
     fast = fast_augmentation(augment, torch.device("cuda"))
     stored = torch.zeros(2, 9, 20, 20, dtype=torch.uint8)
     for region, wanted in (
@@ -201,14 +181,13 @@ def test_strong_views_of_bfloat16_come_from_the_kernel_in_cuda(
     monkeypatch.setattr(agent, "device", torch.device("cuda"))
     leave_networks(monkeypatch)
     speed.accelerate(agent, "captured")
-    windows = types.ModuleType("svea.kernels.windows")
-    windows.windows = lambda x, corner, height, width, pad, dtype: views.scaled(x, dtype)  # type: ignore[attr-defined]
-    windows.scaled = views.scaled  # type: ignore[attr-defined]
-    in_triton = types.ModuleType("svea.kernels.random_convolution_triton")
-    in_triton.convolve = lambda x, weight: torch.full_like(x, 0.25)  # type: ignore[attr-defined]
-    for module in (windows, in_triton):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setattr(kernels, module.__name__.rpartition(".")[2], module, raising=False)
+    stand_in(
+        monkeypatch,
+        "windows",
+        windows=lambda x, corner, height, width, pad, dtype: views.scaled(x, dtype),
+        scaled=views.scaled,
+        convolved=lambda x, weight: torch.full_like(x, 0.25),
+    )
 
     def launch(kernel: str, blocks: Any, threads: int, memory: int, *given: Any) -> None:
         x, weight, y, *sizes = given
@@ -229,21 +208,20 @@ def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
 ) -> None:
     bank = ImageBank(torch.zeros(2, 3, 40, 40, dtype=torch.uint8))
     drifting = AUGMENTATIONS["overlay_drift"].bind(images=bank, drift=2)
-    kernels = types.ModuleType("svea.kernels.pictures")
-    monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
-    monkeypatch.setattr("svea.kernels.pictures", kernels, raising=False)
-    kernels.resize, kernels.check = object(), lambda bank: None  # type: ignore[attr-defined]
+    faults: list[str] = []
+
+    def resize() -> None: ...
+
+    def check(bank: ImageBank) -> None:
+        if faults:
+            raise RuntimeError(faults[0])
+
+    stand_in(monkeypatch, "pictures", resize=resize, check=check)
     fast = with_kernels(drifting, torch.device("cuda"))
     resized = fast.parameters["images"]
-    assert resized.pictures is bank.pictures and resized.resize is kernels.resize
+    assert resized.pictures is bank.pictures and resized.resize is resize
     assert fast.parameters["drift"] == 2
-    in_c = with_kernels(drifting, CPU).parameters["images"]
-    assert in_c.pictures is bank.pictures and in_c.resize is resized_crops
-
-    def broken(bank: ImageBank) -> None:
-        raise RuntimeError("no such GPU")
-
-    kernels.check = broken  # type: ignore[attr-defined]
+    faults.append("no such GPU")
     with pytest.warns(UserWarning, match="no such GPU"):
         plain = with_kernels(drifting, torch.device("cuda"))
     assert plain.parameters["images"] is bank
@@ -252,7 +230,6 @@ def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
 def test_a_drifting_overlay_is_mixed_in_by_our_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a kernel that computes what its own test compares it with."""
     drifting = AUGMENTATIONS["overlay_drift"]
-    windows = types.ModuleType("svea.kernels.windows")
     called = []
 
     def mixed_drifting(
@@ -261,9 +238,7 @@ def test_a_drifting_overlay_is_mixed_in_by_our_kernel(monkeypatch: pytest.Monkey
         called.append((margin, weight))
         return drifting.function(x, picture=picture, speed=speed, margin=margin, weight=weight)
 
-    windows.mixed_drifting = mixed_drifting  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, windows.__name__, windows)
-    monkeypatch.setattr(kernels, "windows", windows, raising=False)
+    stand_in(monkeypatch, "windows", mixed_drifting=mixed_drifting)
     x = torch.rand(3, 9, 16, 16)
     draw = drifting.draw(x, torch.Generator().manual_seed(0), drift=2, weight=0.3)
     fast = fast_augmentation(drifting, torch.device("cuda"))
@@ -287,7 +262,7 @@ def test_it_is_said_where_encoder_frames_has_no_kernels(monkeypatch: pytest.Monk
         assert not fuse(FrameCNN())
 
 
-@pytest.mark.skipif(cannot_build(), reason="no C compiler is here")
+@builds
 def test_only_pixels_of_bytes_are_taken_unseen(tmp_path: Path) -> None:
     """One augmentation gets the weak view; in a chain, one gets what another made."""
     too_bright = torch.full((2, 9, 24, 24), 255.0)
@@ -302,7 +277,7 @@ def test_only_pixels_of_bytes_are_taken_unseen(tmp_path: Path) -> None:
             agent.view_maker.strong(too_bright.byte())
 
 
-@pytest.mark.skipif(cannot_build(), reason="no C compiler is here")
+@builds
 @pytest.mark.parametrize("name", ["conv", "shift", "blur", "overlay_drift"])
 def test_a_fast_augmentation_draws_and_computes_the_same(name: str) -> None:
     x = torch.rand(3, 9, 24, 24)

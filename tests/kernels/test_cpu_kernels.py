@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import os
 import re
 import shutil
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +21,6 @@ from svea.agents import make_agent
 from svea.augment import conv, crop, shift
 from svea.bench.timing import noise_replay
 from svea.config import configure
-from svea.core import compiled, files
 from svea.core.errors import UserError
 from svea.kernels import cpu
 from svea.kernels.cpu import join_views
@@ -63,6 +59,17 @@ def outcome(forward: Any, images: Tensor, parameters: list[Tensor]) -> list[Tens
     return [features.detach(), *gradients]
 
 
+def check_exact(kernels: cpu.Convolutions, trunk: CNN, batch: int, below: int = 2**24) -> None:
+    """Features and all gradients to the last bit; also of images, as behind a masker."""
+    images = pictures(trunk, batch).requires_grad_(True)
+    exact, doubled = copy.deepcopy(trunk).double(), images.detach().double().requires_grad_(True)
+    wanted = outcome(exact, doubled, [doubled, *exact.parameters()])
+    ours = outcome(kernels, images, [images, *trunk.parameters()])
+    for right, mine in zip(wanted, ours, strict=True):
+        assert 0 < right.abs().max() < below, "else the sums are not exact in float32"
+        assert torch.equal(mine.double(), right)
+
+
 # Layers -------------------------------------------------------------------------------------------
 
 
@@ -79,35 +86,19 @@ def outcome(forward: Any, images: Tensor, parameters: list[Tensor]) -> list[Tens
 )
 def test_layers_and_their_gradients(sizes: dict[str, Any], batch: int) -> None:
     trunk = network(**sizes)
-    images = pictures(trunk, batch).requires_grad_(True)  # as behind a masker
-    exact, doubled = copy.deepcopy(trunk).double(), images.detach().double().requires_grad_(True)
-    wanted = outcome(exact, doubled, [doubled, *exact.parameters()])
-    ours = outcome(cpu.Convolutions(trunk), images, [images, *trunk.parameters()])
-    for right, mine in zip(wanted, ours, strict=True):
-        assert 0 < right.abs().max() < 2**24, "else the sums are not exact in float32"
-        assert torch.equal(mine.double(), right)
+    check_exact(cpu.Convolutions(trunk), trunk, batch)
 
 
 @builds
-@pytest.mark.parametrize(
-    ("image_size", "layers", "filters", "strided"),
-    [(40, 4, 16, 2), (48, 4, 16, 2), (30, 3, 16, 2), (33, 3, 32, 1), (50, 3, 32, 0)],
-)
-def test_vectors_of_eight_are_exact(
-    image_size: int,
-    layers: int,
-    filters: int,
-    strided: int,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+def test_vectors_of_eight_are_exact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Before AVX-512: tiles of one and of two vectors, weight gradients a few rows at a time."""
-    compile_for("-mno-avx512f", [cpu], monkeypatch, tmp_path)
+    compile_for("-mno-avx512f", monkeypatch, tmp_path)
     monkeypatch.setattr(cpu, "TILED_FROM", 999)
-    test_layers_and_their_gradients(
-        {"image_size": image_size, "layers": layers, "filters": filters, "strided_layers": strided},
-        batch=3,
-    )
+    names = ("image_size", "layers", "filters", "strided_layers")
+    shapes = [(40, 4, 16, 2), (48, 4, 16, 2), (30, 3, 16, 2), (33, 3, 32, 1), (50, 3, 32, 0)]
+    for shape in shapes:
+        trunk = network(**dict(zip(names, shape, strict=True)))
+        check_exact(cpu.Convolutions(trunk), trunk, batch=3)
 
 
 @builds
@@ -124,13 +115,7 @@ def test_tiles_are_exact_at_every_size(
     trunk = network(image_size=image_size, layers=layers, strided_layers=1, filters=filters)
     kernels = cpu.Convolutions(trunk)
     assert [layer.tiled for layer in kernels.layers] == [False] + [True] * (layers - 1)
-    images = pictures(trunk, batch).requires_grad_(True)
-    exact, doubled = copy.deepcopy(trunk).double(), images.detach().double().requires_grad_(True)
-    wanted = outcome(exact, doubled, [doubled, *exact.parameters()])
-    ours = outcome(kernels, images, [images, *trunk.parameters()])
-    for right, mine in zip(wanted, ours, strict=True):
-        assert 0 < right.abs().max() < 2**20, "else the sums are not exact in float32"
-        assert torch.equal(mine.double(), right)
+    check_exact(kernels, trunk, batch, below=2**20)
 
 
 @builds
@@ -266,14 +251,22 @@ def test_numbers_that_are_not_finite_show(
 
 
 @builds
-def test_what_the_kernels_do_not_compute_the_library_does() -> None:
-    trunk = network()
-    fused = cpu.Convolutions(trunk)
-    images = torch.rand(2, *trunk.input_shape)
-    larger = torch.rand(2, 9, 30, 30)
-    assert torch.equal(fused(larger), CNN.forward(trunk, larger))
-    trunk.double()
-    assert fused(images.double()).dtype == torch.float64
+@pytest.mark.parametrize("shape", [(4, 9, 32, 32), (4, 6, 40, 40), (9, 40, 40), (2, 9, 40, 40)])
+def test_what_the_kernels_do_not_compute_is_the_library_s_to_take_or_refuse(
+    shape: tuple[int, ...],
+) -> None:
+    """They may come from a user's augmentation; the kernels would read beyond them."""
+    trunk = network(image_size=40, layers=4)
+    forward, images = cpu.Convolutions(trunk), torch.rand(shape)
+    if shape[1:] == trunk.input_shape:
+        trunk, images = trunk.double(), images.double()
+    try:
+        wanted = CNN.forward(trunk, images)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=re.escape(str(error)[:30])):
+            forward(images)
+    else:
+        assert torch.equal(forward(images), wanted)
 
 
 @builds
@@ -438,7 +431,7 @@ def test_the_part_of_encoder_frames_that_fits_is_computed_in_c() -> None:
 def test_soda_s_slow_trunk_is_compiled_too() -> None:
     parts = [
         part
-        for module in learner("compiled", method="soda").agent.networks.values()
+        for module in learner("compiled", method="soda", augment="conv").agent.networks.values()
         for part in module.modules()
         if isinstance(part, CNN)
     ]
@@ -464,192 +457,39 @@ def test_a_compiled_run_resumes_bit_for_bit() -> None:
 # Building -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty cache, which no earlier build in this process hides."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(cpu, "library", cpu.library.__wrapped__)
-    return tmp_path
+def test_the_parts_of_the_source_are_known() -> None:
+    """Else a run would load kernels that an older source made: `svea.core.compiled`."""
+    included = re.findall(r'#include "(.+)"', cpu.SOURCE.read_text())
+    assert {part.name for part in cpu.PARTS} == {cpu.SOURCE.name, *included}
 
 
 @builds
-def test_a_library_is_built_once_and_left_whole(
-    fresh: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cpu.library()
-    (file,) = (fresh / "cache" / "svea").iterdir()
-    assert file.suffix == ".so", "no half-made files are left"
-    monkeypatch.setattr(compiled, "build_c", lambda *_: pytest.fail("built again"))
-    assert cpu.library().random_convolution
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert cpu.library().random_convolution, "a compiler that is gone is not missed"
-    monkeypatch.setattr(compiled, "processor", lambda: "another one")
-    with pytest.raises(pytest.fail.Exception, match="built again"):
-        cpu.library()
-
-
-def test_a_library_s_name_says_what_every_part_of_its_source_is(fresh: Path) -> None:
-    """Else a run would load kernels that an older source made."""
-    included = {re.search(r'#include "(.+)"', line) for line in cpu.SOURCE.read_text().splitlines()}
-    names = {found.group(1) for found in included if found}
-    assert {part.name for part in cpu.PARTS} == {cpu.SOURCE.name, *names}
-    before = compiled.c_path(cpu.PARTS, ())
-    for number, part in enumerate(cpu.PARTS):
-        changed = fresh / part.name
-        changed.write_text(part.read_text() + " ")
-        parts = (*cpu.PARTS[:number], changed, *cpu.PARTS[number + 1 :])
-        assert compiled.c_path(parts, ()) != before
-
-
-@builds
-@pytest.mark.parametrize("left", [0, 10, 3000, -40, -1])
-def test_a_damaged_library_is_built_again(fresh: Path, left: int) -> None:
-    """Loading one that is cut short ends in SIGBUS."""
-    cpu.library()
-    (file,) = (fresh / "cache" / "svea").iterdir()
-    whole = file.read_bytes()
-    file.unlink()  # this process still uses it
-    file.write_bytes(whole[:left])
-    assert not compiled.read(file)
-    assert cpu.library().random_convolution
-    assert compiled.read(file)
-
-
-@builds
-def test_a_cache_that_others_may_write_to_is_closed_and_built_again(fresh: Path) -> None:
-    before = os.umask(0)
-    try:
-        cpu.library()
-    finally:
-        os.umask(before)
-    folder = fresh / "cache" / "svea"
-    (file,) = folder.iterdir()
-    assert (folder.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
-    folder.chmod(0o777)
-    file.chmod(0o666)
-    assert not compiled.read(file)
-    cpu.library()
-    assert (folder.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
-    assert compiled.read(file)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernels are made for Linux")
-def test_what_belongs_to_another_user_is_not_loaded(
-    fresh: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (fresh / "cache" / "svea").mkdir(parents=True)
-    monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with pytest.raises(cpu.BuildError, match="belongs to another user"):
-        cpu.library()
-    compiled.write(fresh / "code", b"code")
-    assert compiled.read(fresh / "code") == b""
-
-
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
-def test_code_that_is_no_plain_file_is_not_read(tmp_path: Path, kind: str) -> None:
-    file = tmp_path / "kernels.so"
-    {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[
-        kind
-    ](file)
-    assert not compiled.read(file)
-    if kind != "folder":
-        compiled.write(file, b"code")
-        assert compiled.read(file) == b"code" and not file.is_symlink()
-
-
-def test_a_relative_cache_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
-    assert compiled.path_for(["a"], "so").parent == Path.home() / ".cache" / "svea"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernels are made for Linux")
-def test_a_compiler_that_does_not_answer_is_given_up_with_all_it_started(
-    fresh: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiler = fresh / "cc"
-    compiler.write_text(f"#!/bin/sh\nsleep 600 &\necho $! >{fresh}/started\nwait\n")
-    compiler.chmod(0o755)
-    monkeypatch.setenv("CC", str(compiler))
-    monkeypatch.setattr(compiled, "COMPILER_SECONDS", 0.5)
-    with pytest.raises(cpu.BuildError, match="still compiling"):
-        cpu.library()
-    started = int((fresh / "started").read_text())
-    with pytest.raises(ProcessLookupError):
-        for _ in range(600):
-            os.kill(started, 0)
-            if b"Z" in Path(f"/proc/{started}/stat").read_bytes().rpartition(b")")[2][:3]:
-                raise ProcessLookupError  # nothing has read its end yet
-            time.sleep(0.05)
-    refusal = pytest.raises(cpu.BuildError, match="another process is still compiling")
-    with (
-        compiled.own_folder(fresh / "cache/svea") as folder,
-        files.locked(folder, UserError()),
-        refusal,
-    ):
-        cpu.library()
-
-
-@builds
-def test_a_library_without_our_functions_is_named(
-    fresh: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = fresh / "other.c"
-    other.write_text("int other;\n")
-    with pytest.raises(cpu.BuildError, match="has no function random_convolution"):
-        compiled.load_c([other], [], "random_convolution")
-    real = compiled.load_c
-    monkeypatch.setattr(compiled, "load_c", lambda parts, *rest: real([other], *rest))
-    with pytest.warns(UserWarning, match="run uncompiled"):
-        assert speed.choose_speed("auto", CPU) == "eager"
-
-
-@builds
-def test_without_a_home_the_reason_is_said(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", no_home)
-    with pytest.raises(cpu.BuildError, match=r"home directory.*XDG_CACHE_HOME says where"):
-        cpu.library()
-
-
-@builds
-@pytest.mark.parametrize("shape", [(4, 9, 32, 32), (4, 6, 40, 40), (9, 40, 40)])
-def test_pictures_of_another_size_are_the_library_s_to_refuse(shape: tuple[int, ...]) -> None:
-    """They may come from a user's augmentation; the kernels would read beyond them."""
-    trunk = network(image_size=40, layers=4)
-    forward, images = cpu.Convolutions(trunk), torch.rand(shape)
-    try:
-        wanted = CNN.forward(trunk, images)
-    except RuntimeError as error:
-        with pytest.raises(RuntimeError, match=re.escape(str(error)[:30])):
-            forward(images)
-    else:
-        assert torch.equal(forward(images), wanted)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernels are made for Linux")
 @pytest.mark.parametrize(
     ("compiler", "cache", "reason"),
     [
         (None, "cache", r"a C compiler \(gcc\) is not installed"),
         ("/bin/false", "cache", "false says:"),
-        ("/bin/true", "file", "file.*XDG_CACHE_HOME says where"),
+        ("/bin/true", "file", "file.*XDG_CACHE_HOME"),
+        ("", "cache", "no function random_convolution"),  # of another library
     ],
 )
-def test_without_a_usable_compiler_auto_warns_and_compiled_is_an_error(
-    fresh: Path,
+def test_without_usable_kernels_auto_warns_and_compiled_is_an_error(
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     compiler: str | None,
     cache: str,
     reason: str,
 ) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: compiler)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(fresh / cache))
-    (fresh / "file").write_text("where a folder should be")
-    with pytest.warns(UserWarning, match=f"run uncompiled.*{reason}"):
+    (tmp_path / "file").write_text("where a folder should be")
+    (tmp_path / "other.c").write_text("int other;\n")
+    monkeypatch.setattr(cpu, "library", cpu.library.__wrapped__)  # no earlier build hides it
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / cache))
+    if compiler == "":
+        monkeypatch.setattr(cpu, "PARTS", (tmp_path / "other.c",))
+    else:
+        monkeypatch.setattr(shutil, "which", lambda name: compiler)
+    with pytest.warns(UserWarning, match=reason):
         assert speed.choose_speed("auto", CPU) == "eager"
-    with pytest.raises(UserError, match=f"speed is compiled, but.*{reason}.*--speed eager"):
+    with pytest.raises(UserError, match=f"{reason}.*--speed eager"):
         speed.choose_speed("compiled", CPU)
     assert speed.choose_speed("eager", CPU) == "eager"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from emulated import emulated, emulator, needs_compiler, on_gpu
+from emulated import Rounded, emulated, emulator, error, needs_compiler, no_kernel, on_gpu
 from torch import Tensor, nn
 
 from svea import configure
@@ -27,9 +27,10 @@ HEADS = [
 STEPS = ["squares", "judge", "adam", "follow"]
 
 
-def nothing(*_: object) -> None:
-    """A launcher for when no kernel may run."""
-    raise AssertionError("no kernel of ours")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where emulated kernels are kept for the next test."""
+    return tmp_path_factory.mktemp("kernels")
 
 
 def small(kind: type[Actor | Critic], device: str, sizes: tuple[int, ...]) -> Actor | Critic:
@@ -43,33 +44,9 @@ def small(kind: type[Actor | Critic], device: str, sizes: tuple[int, ...]) -> Ac
 def fused(network: Actor | Critic, folder: Path, device: str) -> FusedHead:
     if device == "cuda":
         return FusedHead(network)
-    head = FusedHead(network, nothing)
+    head = FusedHead(network, no_kernel)
     head.launch = emulator(folder, heads.SOURCES, head.macros(), HEADS)
     return head
-
-
-class Forward(torch.autograd.Function):
-    """bfloat16's rounding of what goes forward."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
-        return x.bfloat16().to(x.dtype)
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        return gradient
-
-
-class Back(torch.autograd.Function):
-    """bfloat16's rounding of what comes back."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        return gradient.bfloat16().to(gradient.dtype)
 
 
 class Plain:
@@ -85,19 +62,15 @@ class Plain:
         x = torch.cat([torch.tanh(norm(self.through(linear, features))), *actions], 1)
         found = []
         for mlp in self.mlps:
-            h = Forward.apply(x)
+            h = Rounded.apply(x, True, False)
             for layer in (mlp.hidden[0], mlp.hidden[2]):
-                h = Forward.apply(torch.relu(self.through(layer, h)))
+                h = Rounded.apply(torch.relu(self.through(layer, h)), True, False)
             found.append(h @ mlp.output.weight.t() + mlp.output.bias)
         return torch.stack(found)
 
     def through(self, layer: nn.Linear, x: Tensor) -> Tensor:
-        return Back.apply(x @ Forward.apply(layer.weight).t()) + layer.bias
-
-
-def error(found: Tensor, wanted: Tensor) -> float:
-    found, wanted = found.detach().double(), wanted.detach().double()
-    return float((found - wanted).norm() / wanted.norm())
+        weight = Rounded.apply(layer.weight, True, False)
+        return Rounded.apply(x @ weight.t(), False, True) + layer.bias
 
 
 SIZES = [(64, 3, 20, 128), (72, 2, 100, 256)]
@@ -105,11 +78,9 @@ SIZES = [(64, 3, 20, 128), (72, 2, 100, 256)]
 
 @pytest.mark.parametrize("device", [emulated, on_gpu])
 @pytest.mark.parametrize("sizes", SIZES)
-def test_q_functions_are_what_is_written(
-    tmp_path: Path, device: str, sizes: tuple[int, ...]
-) -> None:
+def test_q_functions_are_what_is_written(folder: Path, device: str, sizes: tuple[int, ...]) -> None:
     network = small(Critic, device, sizes)
-    head, plain, rows = fused(network, tmp_path, device), Plain(network), 11
+    head, plain, rows = fused(network, folder, device), Plain(network), 11
     features = torch.randn(rows, sizes[0], device=device).bfloat16().requires_grad_()
     actions = (torch.rand(rows, sizes[1], device=device) * 2 - 1).bfloat16().float()
     actions.requires_grad_()
@@ -130,9 +101,9 @@ def test_q_functions_are_what_is_written(
 
 
 @pytest.mark.parametrize("device", [emulated, on_gpu])
-def test_policies_are_what_is_written(tmp_path: Path, device: str) -> None:
+def test_policies_are_what_is_written(folder: Path, device: str) -> None:
     network = small(Actor, device, (64, 3, 20, 128))
-    head, plain, rows = fused(network, tmp_path, device), Plain(network), 9
+    head, plain, rows = fused(network, folder, device), Plain(network), 9
     features = torch.randn(rows, 64, device=device).bfloat16()
     of_actions, of_probability = torch.randn(rows, 3, device=device), torch.randn(rows).to(device)
 
@@ -160,11 +131,11 @@ def test_policies_are_what_is_written(tmp_path: Path, device: str) -> None:
         assert one.shape == other.shape and error(one, other) < 5e-3, name
 
 
-def test_a_policys_step_asks_for_no_gradient_of_the_critic(tmp_path: Path) -> None:
-    head = FusedHead(small(Critic, "cpu", SIZES[0]), nothing)
+def test_a_policys_step_asks_for_no_gradient_of_the_critic() -> None:
+    head = FusedHead(small(Critic, "cpu", SIZES[0]), no_kernel)
     head.forward = lambda features, actions, kept: actions.sum(1)[None, :, None]  # type: ignore
     head.backward = lambda gradient, kept, of_features: (None, torch.ones(4, 3))  # type: ignore
-    head.weight_gradients = nothing  # type: ignore[method-assign, assignment]
+    head.weight_gradients = no_kernel  # type: ignore[method-assign, assignment]
     actions = torch.zeros(4, 3, requires_grad=True)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         q = head(torch.zeros(4, 64), actions)
@@ -175,9 +146,9 @@ def test_in_full_precision_torch_computes() -> None:
     critic, actor = small(Critic, "cpu", SIZES[0]), small(Actor, "cpu", SIZES[0])
     features, actions = torch.randn(2, 64), torch.rand(2, 3)
     torch.testing.assert_close(
-        FusedHead(critic, nothing)(features, actions), critic(features, actions)
+        FusedHead(critic, no_kernel)(features, actions), critic(features, actions)
     )
-    torch.testing.assert_close(FusedHead(actor, nothing)(features), actor(features))
+    torch.testing.assert_close(FusedHead(actor, no_kernel)(features), actor(features))
 
 
 def test_which_heads_fit() -> None:
@@ -188,12 +159,12 @@ def test_which_heads_fit() -> None:
     assert not FusedHead.fits(DeterministicActor(64, 6))
 
 
-def tiny_agent(device: str):
+def tiny_agent(device: str, method: str = "svea"):
     config = configure(
         "walker_walk",
+        method=method,
         preset="quick",
         overlay_dir="procedural",
-        device=device,
         **{"network.hidden": 128},
     )
     return make_agent(config, 2, torch.device(device))
@@ -206,7 +177,7 @@ def take(agent, loss_of: Callable[[list[Tensor]], Tensor]) -> dict[str, Tensor]:
 @pytest.mark.parametrize("device", [emulated, on_gpu])
 @pytest.mark.parametrize("at_once", [48, 5])
 def test_steps_and_targets_are_torchs(
-    tmp_path: Path, device: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+    folder: Path, device: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "AT_ONCE", at_once)  # as if there were more tensors
     ours, theirs = tiny_agent(device), tiny_agent(device)  # whose convolutions are channels last
@@ -214,7 +185,7 @@ def test_steps_and_targets_are_torchs(
         for parameter in network.parameters():
             parameter.data = parameter.data.contiguous()
     assert steps.has_right_tensors(ours)
-    launch = emulator(tmp_path, steps.SOURCES, {}, STEPS) if device == "cpu" else None
+    launch = emulator(folder, steps.SOURCES, {}, STEPS) if device == "cpu" else None
     fast = FusedSteps(ours, launch)
     ours.step, ours.update_target = fast.step, fast.update_target  # type: ignore[method-assign]
     for number in range(4):
@@ -256,16 +227,9 @@ class Launched:
 
 def by_kernels(method: str, folder: Path, keep: bool):
     """A tiny agent whose heads and steps are emulated; its weights' copies are kept, or are not."""
-    config = configure(
-        "walker_walk",
-        method=method,
-        preset="quick",
-        overlay_dir="procedural",
-        **{"network.hidden": 128},
-    )
-    agent, found = make_agent(config, 2, torch.device("cpu")), []
+    agent, found = tiny_agent("cpu", method), []
     for network in (agent.actor, agent.critic, agent.target_critic):
-        head = FusedHead(network, nothing)
+        head = FusedHead(network, no_kernel)
         head.launch = Launched(folder, heads.SOURCES, head.macros(), HEADS)
         network.forward = head
         found.append(head)
@@ -274,12 +238,6 @@ def by_kernels(method: str, folder: Path, keep: bool):
     fast = FusedSteps(agent, launch, found if keep else [])
     agent.step, agent.update_target = fast.step, fast.update_target
     return agent, found
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Kernels for two agents, of two methods."""
-    return tmp_path_factory.mktemp("kernels")
 
 
 @needs_compiler

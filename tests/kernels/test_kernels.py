@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
+from emulated import error
+from interpreted import DEVICE
 from torch import Tensor
-
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUDA builds")
-
-from interpreted import accept_scalars_as_bounds
 
 from svea import views
 from svea.augment import conv, crop, overlay_drift, shift
@@ -30,15 +25,7 @@ from svea.kernels.trunk import FusedTrunk
 from svea.kernels.windows import mixed_drifting, scaled, windows
 from svea.networks import CNN
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)
-accept_scalars_as_bounds()
-
-
-def error(found: Tensor, wanted: Tensor) -> float:
-    """Relative to what is wanted."""
-    found, wanted = found.detach().float(), wanted.detach().float()
-    return float((found - wanted).norm() / wanted.norm())
 
 
 @pytest.fixture

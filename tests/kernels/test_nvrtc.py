@@ -49,13 +49,10 @@ def test_products_of_four_warps_are_compiled_for_one_generation(
     assert [options[0][-6:] for options in compilations] == ["sm_90a", "=sm_90"]
 
 
-@pytest.mark.parametrize("left", [0, 5, -1])
-def test_damaged_kernels_are_compiled_again(
-    left: int, compilations: list[list[str]], tmp_path: Path
-) -> None:
+def test_damaged_kernels_are_compiled_again(compilations: list[list[str]], tmp_path: Path) -> None:
     compiled()
     (file,) = (tmp_path / "svea").iterdir()
-    file.write_bytes(file.read_bytes()[:left])
+    file.write_bytes(file.read_bytes()[:-1])
     assert compiled() == b"machine code 2" and read(file)
 
 

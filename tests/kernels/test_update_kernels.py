@@ -26,8 +26,14 @@ KERNELS = ["sample", "weighted_error", "policy_losses"]
 
 
 @pytest.fixture(scope="module")
-def emulation(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return emulator(tmp_path_factory.mktemp("kernels"), updates.SOURCES, {}, KERNELS)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where emulated kernels are kept for the next test."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.fixture(scope="module")
+def emulation(folder: Path) -> Any:
+    return emulator(folder, updates.SOURCES, {}, KERNELS)
 
 
 def replay_of(decisions: int, n_step: int, environments: int, device: str) -> Replay:
@@ -108,7 +114,7 @@ def test_which_replays_fit() -> None:
 @pytest.mark.parametrize("device", [emulated, on_gpu])
 @pytest.mark.parametrize("shape", [(5, 9, 24, 20), (2, 3, 14, 4), (1, 6, 43, 12), (3, 9, 84, 84)])
 def test_the_random_convolution_is_what_is_written(
-    tmp_path: Path, device: str, shape: tuple[int, ...]
+    folder: Path, device: str, shape: tuple[int, ...]
 ) -> None:
     if device == "cpu" and shape[-1] == 84:
         pytest.skip("takes long where it is emulated")
@@ -116,7 +122,7 @@ def test_the_random_convolution_is_what_is_written(
     x = torch.rand(shape, generator=random).bfloat16()
     weight = 2 * torch.randn(len(x), 3, 3, 3, 3, generator=random)
     launch = (
-        emulator(tmp_path, in_cuda.SOURCES, {}, ["convolve"])
+        emulator(folder, in_cuda.SOURCES, {}, ["convolve"])
         if device == "cpu"
         else in_cuda.kernels(torch.device("cuda"))
     )
@@ -127,9 +133,9 @@ def test_the_random_convolution_is_what_is_written(
 
 
 @needs_compiler
-def test_a_random_convolution_that_is_wrong_is_noticed(tmp_path: Path) -> None:
+def test_a_random_convolution_that_is_wrong_is_noticed(folder: Path) -> None:
     cpu = torch.device("cpu")
-    launch = emulator(tmp_path, in_cuda.SOURCES, {}, ["convolve"])
+    launch = emulator(folder, in_cuda.SOURCES, {}, ["convolve"])
     in_cuda.check(launch, cpu)
 
     def without_a_frame(*given: Any) -> None:

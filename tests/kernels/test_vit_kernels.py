@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
-from torch import Tensor
-
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-pytest.importorskip("triton", reason="needs Triton, which comes with torch's CUDA builds")
-
-from interpreted import accept_scalars_as_bounds
+from emulated import error
+from interpreted import DEVICE
 
 from svea.kernels import attention, vit
 from svea.kernels.gpu import VIT, take_over
@@ -20,11 +13,9 @@ from svea.kernels.vit import FusedViT
 from svea.networks import CNN
 from svea.networks.vit import ViT
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 KIND = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter multiplies no other
 CLOSE = 0.03 if DEVICE == "cuda" else 4e-3
 torch.set_num_threads(1)
-accept_scalars_as_bounds()
 
 
 def small_vit(**changes: int) -> ViT:
@@ -50,12 +41,6 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def autocast() -> torch.autocast:
     return torch.autocast(DEVICE, dtype=torch.bfloat16, cache_enabled=False)
-
-
-def error(found: Tensor, wanted: Tensor) -> float:
-    """Relative to what is wanted."""
-    found, wanted = found.detach().double(), wanted.detach().double()
-    return float((found - wanted).norm() / wanted.norm())
 
 
 @pytest.mark.parametrize("changes", [{}, {"width": 64, "heads": 4, "depth": 2}])

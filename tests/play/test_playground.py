@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from processes import alive, wait_for
 from tiny_runs import TINY
 
 from svea.agents import make_agent
@@ -26,7 +25,6 @@ from svea.core.errors import UserError
 from svea.evaluation.play import EpisodeResult
 from svea.evaluation.requests import evaluate
 from svea.play.player import Player
-from svea.play.session import AgentProcess
 from svea.play.setting import DEFAULT, AgentSlot, Setting, read_setting
 from svea.runs.load import write_export
 
@@ -152,21 +150,20 @@ def test_a_mask_is_shown_as_what_it_leaves(tmp_path: Path):
     player.close()
 
 
-def test_an_agent_without_critic_shows_what_moves_its_action(tmp_path: Path):
-    folder = make_export(tmp_path / "small", "walker_walk", small=True, episode_frames=8)
-    player = Player(AgentSlot(str(folder)), read_setting({"overlay": "saliency"}, []))
-    assert not player.about()["has_q"]
-    play(player, player.setting)
-    assert player.numbers.q == [None, None] and len(player.seen()) == 2
-    player.close()
-
-
-def test_the_random_policy_and_another_task():
-    player = Player(AgentSlot("", task="cartpole_swingup"), DEFAULT)
-    player.begin(DEFAULT)
-    player.decide()
-    assert player.about()["method"] == "random policy" and len(player.numbers.actions[0]) == 1
-    assert len(player.seen()) == 1
+@pytest.mark.parametrize("small", [False, True])
+def test_agents_without_q_functions_are_shown_without_them(tmp_path: Path, small: bool):
+    """The random policy, and an export without its critic: it shows what moves its action."""
+    slot = AgentSlot("", task="cartpole_swingup")
+    if small:
+        slot = AgentSlot(str(make_export(tmp_path, "walker_walk", small=True, episode_frames=8)))
+    player = Player(slot, read_setting({"overlay": "saliency"}, []))
+    player.begin(player.setting)
+    for _ in range(2):
+        player.decide()
+    assert (player.about()["method"] == "random policy") == (not small)
+    assert not player.about()["has_q"] and player.numbers.q == [None, None]
+    assert len(player.numbers.actions[0]) == (6 if small else 1)
+    assert len(player.seen()) == (2 if small else 1)
     player.close()
 
 
@@ -191,39 +188,8 @@ def test_an_environment_of_ones_own_can_be_played_in():
 # --- Processes
 
 
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_until_gone(pids: list[int], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while any(map(alive, pids)):
-        assert time.monotonic() < end, "an orphan is left"
-        time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_an_agents_process_plays_and_ends_with_its_socket(walker: Path):
-    async def work() -> list[int]:
-        agent = AgentProcess(0, AgentSlot(str(walker), rows=2), 1)
-        await agent.start(DEFAULT)
-        assert agent.about["task"] == "walker_walk"
-        begun = await agent.ask("begin", DEFAULT)
-        assert begun.header["length"] == 0 and len(begun.parts) == 2
-        last = begun
-        while not last.header["done"]:
-            last = await agent.ask("decide", DEFAULT, draw=False)
-            assert not last.parts
-        assert last.header["return"] == evaluate(walker, episodes=2, environments=2)[0]["return"]
-        pids = [agent.pid or 0]
-        await agent.close()
-        return pids
-
-    wait_until_gone(asyncio.run(work()))
+def wait_until_gone(pids: list[int]) -> None:
+    wait_for(lambda: not any(map(alive, pids)))
 
 
 def children(pid: int) -> list[int]:

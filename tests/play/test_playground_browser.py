@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import chromium
 import pytest
-from test_playground import Serving, children, make_export
+from test_playground import Serving, make_export
 
 from svea.data import ffmpeg
 
@@ -33,7 +31,6 @@ PICTURE = """(async () => {
 })()"""
 DECISIONS = "Math.min(...[...document.querySelectorAll('.decision')].map((e) => +e.textContent))"
 RETURNS = "[...document.querySelectorAll('.return')].map((e) => +e.textContent)"
-SMALL_FOLDERS = ("walker", "other")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +38,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     root = tmp_path_factory.mktemp("browser")
     return [
         make_export(root / name, "walker_walk", seed=seed, episode_frames=4000)
-        for seed, name in enumerate(SMALL_FOLDERS)
+        for seed, name in enumerate(("walker", "other"))
     ]
 
 
@@ -49,13 +46,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def page(
     folders: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[chromium.Browser]:
-    if chromium.find() is None:
-        pytest.skip(f"none of {', '.join(chromium.NAMES)} is installed")
+    chromium.find()
     serving = Serving(*folders)
     browser = chromium.Browser(tmp_path_factory.mktemp("profile"))
     browser.open(serving.address + "#noise=0.02&speed=8")
     browser.until(f"document.querySelector('.decision') && {DECISIONS} >= 3", 240)
-    browser.server = serving.process.pid
     yield browser
     assert browser.console == [], "no errors on the console"
     browser.close()
@@ -129,15 +124,6 @@ def test_agents_differ_in_a_hard_setting(page: chromium.Browser):
 
 
 @pytest.mark.slow
-def test_the_page_goes_on_after_an_agents_process_was_killed(page: chromium.Browser):
-    os.kill(max(children(page.server)), signal.SIGKILL)
-    page.until("document.querySelector('#agents').textContent.includes('its process died')")
-    page.until("!document.querySelector('#agents').textContent.includes('its process died')", 240)
-    page.until(f"{DECISIONS} < 20")
-    after_some_decisions(page, 5)
-
-
-@pytest.mark.slow
 def test_recording_writes_a_film_that_plays(page: chromium.Browser, folders: list[Path]):
     drag(page, "speed", 0)
     drag(page, "size", 256)
@@ -155,8 +141,7 @@ def test_recording_writes_a_film_that_plays(page: chromium.Browser, folders: lis
 
 @pytest.mark.slow
 def test_a_page_says_that_it_starts_what_is_the_most_and_what_was_changed_by_hand(tmp_path: Path):
-    if chromium.find() is None:
-        pytest.skip(f"none of {', '.join(chromium.NAMES)} is installed")
+    chromium.find()
     serving = Serving(make_export(tmp_path / "short", "walker_walk", episode_frames=80))
     browser = chromium.Browser(tmp_path / "profile")
     shown = "[...document.querySelectorAll('.scene > :not(figcaption)')]"

@@ -52,11 +52,11 @@ def test_a_damaged_agent_is_refused_before_anything_is_served(
         weights = each / "actor.safetensors"
         weights.write_bytes(weights.read_bytes()[:-1] + b"!")
     monkeypatch.setenv("SVEA_ZOO", str(folder.parent))
-    for run, cure in (("zoo:damaged", "git checkout"), (str(export), "from a copy")):
+    for run in ("zoo:damaged", str(export)):
         assert main(["play", run, "--no-browser"]) == 4
         said = capsys.readouterr()
         assert "http" not in said.out
-        assert "actor.safetensors has changed" in said.err and cure in said.err
+        assert "actor.safetensors has changed" in said.err
 
 
 def test_a_task_that_cannot_be_made_is_refused_without_a_traceback(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -24,18 +23,10 @@ def cannot_build() -> str:
 builds = pytest.mark.skipif(bool(cannot_build()), reason=cannot_build() or "it builds")
 
 
-def compile_for(
-    option: str, modules: list[ModuleType], patch: pytest.MonkeyPatch, folder: Path
-) -> None:
-    """Let modules use kernels that are compiled with an option in addition, in a cache apart."""
+def compile_for(option: str, patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let kernels be compiled with an option in addition, in a cache apart."""
     if compiled.native() != "-march=native":
         pytest.skip("not an x86 processor: its own instructions are what the other tests use")
     patch.setenv("XDG_CACHE_HOME", str(folder))
     patch.setattr(cpu, "OPTIMISE", (*cpu.OPTIMISE, option))
-    fresh, made = cpu.library.__wrapped__, dict[Any, Any]()
-
-    def library(*key: Any) -> Any:
-        return made.get(key) or made.setdefault(key, fresh(*key))
-
-    for module in modules:
-        patch.setattr(module, "library", library)
+    patch.setattr(cpu, "library", functools.cache(cpu.library.__wrapped__))

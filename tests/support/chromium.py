@@ -12,6 +12,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SWITCHES = (
     *("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync"),
@@ -20,21 +22,20 @@ SWITCHES = (
 )
 
 
-def find() -> str | None:
-    """The browser's command, where it is installed (Debian: `apt-get install chromium`)."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
+def find() -> str:
+    """The browser's command (Debian: `apt-get install chromium`); without one a test is skipped."""
+    for command in filter(None, map(shutil.which, NAMES)):
+        return command
+    pytest.skip(f"none of {', '.join(NAMES)} is installed")
 
 
 class Browser:
     """One tab."""
 
-    server = 0
-    """Process of the server whose page it shows."""
-
     def __init__(self, profile: Path) -> None:
         flags = [f"--{switch}" for switch in SWITCHES] + [f"--user-data-dir={profile}"]
         self._process = subprocess.Popen(
-            [str(find()), *flags, "about:blank"],
+            [find(), *flags, "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             process_group=0,

@@ -2,6 +2,7 @@
 // fibers take turns wherever threads wait for one another or touch shared memory, in an order that nobody can rely
 // on. Copies are made as late as they may be. It has the functions of tensor_cores.cu in plain C++.
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -45,17 +46,29 @@ struct Meeting {  // of all threads of a warp or a block
     int arrived = 0, held = 0;
 };
 
-static ucontext_t scheduler;
-static std::vector<ucontext_t> fibers;
-static std::vector<bool> finished;
+struct Fiber {
+    ucontext_t entry;
+    jmp_buf at;
+    bool started = false, finished = false;
+};
+
+static jmp_buf scheduler;
+static std::vector<Fiber> fibers;
 static std::vector<Meeting> warps;
 static Meeting whole_block;
 static int running;
 
-static void give_way() {
+static void give_way() {  // swapcontext would ask the kernel twice for a signal mask that nobody changes
     int me = running;
-    swapcontext(&fibers[me], &scheduler);
+    if (!_setjmp(fibers[me].at)) _longjmp(scheduler, 1);
     threadIdx.x = running = me;
+}
+
+static void resume(Fiber& fiber) {
+    if (_setjmp(scheduler)) return;
+    if (fiber.started) _longjmp(fiber.at, 1);
+    fiber.started = true;
+    setcontext(&fiber.entry);
 }
 
 static void meet(Meeting& meeting, int members, const std::function<void()>& work) {
@@ -73,26 +86,25 @@ static void run_block(int threads, const std::function<void()>& kernel) {
     static std::vector<std::vector<u8>> stacks;
     stacks.resize(threads);
     fibers.assign(threads, {});
-    finished.assign(threads, false);
     warps.assign(threads / 32, {});
     whole_block = {};
     blockDim.x = threads;
     for (int i = 0; i < threads; i++) {
         stacks[i].resize(1 << 17);
-        getcontext(&fibers[i]);
-        fibers[i].uc_stack.ss_sp = stacks[i].data();
-        fibers[i].uc_stack.ss_size = stacks[i].size();
-        fibers[i].uc_link = &scheduler;
-        makecontext(&fibers[i], +[] { (*body)(); finished[running] = true; }, 0);
+        ucontext_t& entry = fibers[i].entry;
+        getcontext(&entry);
+        entry.uc_stack.ss_sp = stacks[i].data();
+        entry.uc_stack.ss_size = stacks[i].size();
+        makecontext(&entry, +[] { (*body)(); fibers[running].finished = true; _longjmp(scheduler, 1); }, 0);
     }
     for (int left = threads; left;) {
         int warp = rand() % (threads / 32), turns = rand() % 8, first = rand() % 32;
         for (int turn = 0; turn < turns * 32; turn++) {
             int i = warp * 32 + (first + turn) % 32;
-            if (finished[i]) continue;
+            if (fibers[i].finished) continue;
             threadIdx.x = running = i;
-            swapcontext(&scheduler, &fibers[i]);
-            left -= finished[i];
+            resume(fibers[i]);
+            left -= fibers[i].finished;
         }
     }
 }

@@ -28,9 +28,9 @@ def random_convolution(x: Tensor, weight: Tensor) -> Tensor:
     launch = kernels(x.device) if fits(x) else None
     if launch:
         return convolve(x, weight, launch)
-    from svea.kernels import random_convolution_triton as in_triton
+    from svea.kernels.windows import convolved
 
-    return in_triton.convolve(x, weight)
+    return convolved(x, weight)
 
 
 @random_convolution.register_fake

@@ -1,5 +1,7 @@
 """Windows cut out of pictures by GPU kernels (Triton), also mixed in; bytes made to pixels.
 
+And the random convolution for pixels of any type; random_convolution.py chooses.
+
 What torch.compile makes of the same gather reads a 64-bit index for every pixel, eight times the
 picture's own bytes.
 """
@@ -12,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 1024  # pixels to a program
+CONVOLVED = 256  # as many, of the random convolution
 
 
 @triton.jit
@@ -63,6 +66,35 @@ def _scale(x, y, numbers, BLOCK: tl.constexpr):
     inside = i < numbers
     values = tl.load(x + i, mask=inside, other=0).to(tl.float32)
     tl.store(y + i, tl.div_rn(values, 255.0).to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _convolve(
+    x, weight, y, FRAMES: tl.constexpr, H: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr
+):
+    """A block of pixels of one frame: 27 values, three filters, sigmoid."""
+    frame = tl.program_id(0)
+    p = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = p < H * W
+    row, column = p // W, p % W
+    red = tl.zeros((BLOCK,), tl.float32)
+    green = tl.zeros((BLOCK,), tl.float32)
+    blue = tl.zeros((BLOCK,), tl.float32)
+    for tap in tl.static_range(9):
+        r = tl.minimum(tl.maximum(row + tap // 3 - 1, 0), H - 1)  # the border is repeated
+        c = tl.minimum(tl.maximum(column + tap % 3 - 1, 0), W - 1)
+        for source in tl.static_range(3):
+            at = (frame * 3 + source) * H * W + r * W + c
+            value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+            w = weight + (frame // FRAMES) * 81 + source * 9 + tap
+            red += tl.load(w) * value
+            green += tl.load(w + 27) * value
+            blue += tl.load(w + 54) * value
+    out = y + frame * 3 * H * W + p
+    kind = y.dtype.element_ty
+    tl.store(out, tl.sigmoid(red).to(kind), mask=inside)
+    tl.store(out + H * W, tl.sigmoid(green).to(kind), mask=inside)
+    tl.store(out + 2 * H * W, tl.sigmoid(blue).to(kind), mask=inside)
 
 
 def scaled(images: Tensor, dtype: torch.dtype) -> Tensor:
@@ -119,3 +151,13 @@ def mixed_drifting(x: Tensor, picture: Tensor, speed: Tensor, margin: int, weigh
 @mixed_drifting.register_fake
 def _(x: Tensor, picture: Tensor, speed: Tensor, margin: int, weight: float) -> Tensor:
     return x.new_empty(x.shape)
+
+
+def convolved(x: Tensor, weight: Tensor) -> Tensor:
+    """(B, 3k, H, W) and a filter for each sample (B, 3, 3, 3, 3) -> sigmoid of the convolution."""
+    batch, channels, rows, columns = x.shape
+    frames = channels // 3
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    grid = (batch * frames, triton.cdiv(rows * columns, CONVOLVED))
+    _convolve[grid](x.contiguous(), weight.contiguous(), y, frames, rows, columns, CONVOLVED)
+    return y

@@ -153,9 +153,10 @@ class Playground:
     """In which the agents play."""
     token: str = dataclasses.field(default_factory=lambda: secrets.token_urlsafe(24))
 
+    sessions: set[Session] = dataclasses.field(default_factory=set)
+
     def __post_init__(self) -> None:
-        """No page yet."""
-        self.sessions: set[Session] = set()
+        """Films go next to the first run."""
         self.films = Films(next((slot.run for slot in self.slots if slot.run), ""))
 
     def app(self, hosts: frozenset[str], any_address: bool = False) -> ASGIApp:
@@ -312,7 +313,7 @@ async def run(
     server: uvicorn.Server,
     playground: Playground,
     made: socket.socket,
-    on_ready: Callable[[], None] = lambda: None,
+    on_ready: Callable[[], None],
 ) -> None:
     """Serve until interrupted; every process of every page has ended when this returns."""
     serving = asyncio.create_task(server.serve([made]))

@@ -97,18 +97,13 @@ class AgentProcess:
     """A process in which one agent plays. It ends with its socket, and with this process."""
 
     def __init__(self, number: int, slot: AgentSlot, slots: int) -> None:
-        """Take who plays: the number on the page, and how many slots share this machine's cores."""
+        """Take its number on the page, who plays, and how many share this machine's cores."""
         self.number, self.slot = number, slot
         self._threads = max(1, usable_cores() // slots)
         self.about: dict[str, Any] = {}
         self._process: process.Child | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._asking = asyncio.Lock()
-
-    @property
-    def pid(self) -> int | None:
-        """Of the process."""
-        return self._process.pid if self._process else None
 
     async def start(self, setting: Setting) -> None:
         """Start the process and wait until it has loaded its agent."""
@@ -119,15 +114,11 @@ class AgentProcess:
                 variables=backend.environment_of_workers(),
             )  # fmt: skip
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
-        start = {"slot": dataclasses.asdict(self.slot), "threads": self._threads}
-        answer = await self._exchange("start", setting, START_SECONDS, **start)
+        start: dict[str, Any] = {"slot": dataclasses.asdict(self.slot), "threads": self._threads}
+        answer = await self.ask("start", setting, seconds=START_SECONDS, **start)
         if "error" in answer.header:
             raise SveaError(answer.header["error"])
         self.about = answer.header["about"]
-
-    async def ask(self, do: str, setting: Setting, draw: bool = True) -> Packet:
-        """Let it begin an episode, change the look, or decide; returns its answer."""
-        return await self._exchange(do, setting, ANSWER_SECONDS, draw=draw)
 
     async def close(self) -> None:
         """End the process: closing its socket asks it to; a kill follows if it does not."""
@@ -137,11 +128,18 @@ class AgentProcess:
         if child is not None:
             await asyncio.to_thread(child.end, END_SECONDS)
 
-    async def _exchange(self, do: str, setting: Setting, seconds: float, **more: Any) -> Packet:
-        """Send a line and wait for a packet, which has its length in front."""
+    async def ask(
+        self,
+        do: str,
+        setting: Setting,
+        draw: bool = True,
+        seconds: float = ANSWER_SECONDS,
+        **more: Any,
+    ) -> Packet:
+        """Let it begin an episode, change the look, or decide; returns its answer."""
         assert self._writer is not None
         command = {"do": do, "agent": self.number, "setting": dataclasses.asdict(setting)}
-        line = json.dumps(command | more)
+        line = json.dumps(command | {"draw": draw} | more)
         try:
             async with self._asking, asyncio.timeout(seconds):
                 self._writer.write(line.encode() + b"\n")
@@ -155,13 +153,13 @@ class AgentProcess:
             raise WorkerError("its process died") from None
 
 
+@dataclasses.dataclass
 class Film:
     """Pictures of agents, as they are played: ten seconds of what a page shows."""
 
-    def __init__(self) -> None:
-        """No picture yet."""
-        self.shown: list[list[Packet]] = []
-        self.seconds, self._at = 0.0, 0.0
+    shown: list[list[Packet]] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+    _at: float = 0.0
 
     def add(self, answers: list[Packet]) -> None:
         """One decision of every agent."""
@@ -322,7 +320,8 @@ class Session:
     async def _turn(self) -> bool:
         """Do what is due, once: begin, change the look, or decide; whether time has to pass."""
         before, self._played = self._played, self._wanted
-        if self._begin or before.which != self._played.which:
+        other = (before.seed, before.episode) != (self._played.seed, self._played.episode)
+        if self._begin or other:
             self._begin, self._exact = False, self._played.is_exact
             await self._ask("begin", True)
             return self._playing

@@ -65,24 +65,14 @@ class Setting(Adjustments):
         return f"{self.mode}:{self.intensity:g}" if self.mode == "distracting_cs" else self.mode
 
     @property
-    def by_hand(self) -> tuple[Any, ...]:
-        """What is adjusted on top of the mode."""
-        return tuple(getattr(self, field.name) for field in dataclasses.fields(Adjustments))
-
-    @property
     def is_exact(self) -> bool:
-        """Whether nothing is adjusted: the benchmark's own setting."""
-        return self.by_hand == dataclasses.astuple(NEUTRAL)
-
-    @property
-    def which(self) -> tuple[int, int]:
-        """What begins another episode when it changes."""
-        return self.seed, self.episode
+        """Whether nothing is adjusted on top of the mode: the benchmark's own setting."""
+        return self.look == (self.mode_name, *dataclasses.astuple(NEUTRAL))
 
     @property
     def look(self) -> tuple[Any, ...]:
         """What changes pictures."""
-        return self.mode_name, *self.by_hand
+        return self.mode_name, *(getattr(self, f.name) for f in dataclasses.fields(Adjustments))
 
     def mode_in(self, task: str) -> tuple[str, dict[str, Any], str]:
         """The mode for a task, its options, and why it is another one if it is.
