@@ -10,10 +10,10 @@ from paper_runs import every_run
 from svea import cli
 from svea.core.errors import UserError
 from svea.paper import Paper
-from svea.paper.experiments import EXPERIMENTS, Scale, experiment
+from svea.paper.experiments import EXPERIMENTS, Edition
 from svea.results import published
 
-FULL = Scale()
+FULL = Edition()
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_experiments_share_their_runs() -> None:
 
 @pytest.mark.parametrize("name", ["table1", "table-video-hard", "table-ablations", "table-robot"])
 def test_every_cell_of_the_papers_tables_has_its_runs(name: str) -> None:
-    one = experiment(name)
+    one = EXPERIMENTS[name]
     table = {"table1": "Table 1", "table-video-hard": "Table 4", "table-ablations": "Table 3",
              "table-robot": "Table 2"}[name]  # fmt: skip
     planned = {
@@ -72,7 +72,7 @@ def test_every_cell_of_the_papers_tables_has_its_runs(name: str) -> None:
 
 
 def test_robot_agents_meet_every_test_world_equally_often() -> None:
-    for scale, episodes in ((FULL, "all"), (Scale(0.01), 25)):
+    for scale, episodes in ((FULL, "all"), (Edition(0.01), 25)):
         assert {run.episodes for run in every_run(["table-robot"], scale).values()} == {episodes}
 
 
@@ -84,13 +84,13 @@ def test_views_of_the_km_figure_are_all_strong() -> None:
 
 
 def test_a_scaled_run_is_smaller_and_says_so() -> None:
-    run = next(iter(every_run(["fig-base"], Scale(0.01)).values()))
+    run = next(iter(every_run(["fig-base"], Edition(0.01)).values()))
     config = run.config
     assert config.decisions == run.decisions == 5000
     assert config.eval_every == 1000 and config.eval_episodes == 3 and config.warmup == 1000
     assert "scaled-0.01" in run.name and "scaled-0.01" in str(Paper(0.01).folder)
     assert run.episodes == 3
-    vit = next(iter(every_run(["fig-vit"], Scale(0.01)).values()))
+    vit = next(iter(every_run(["fig-vit"], Edition(0.01)).values()))
     assert vit.decisions == 3000
 
 
@@ -99,7 +99,7 @@ def test_full_and_scaled_runs_never_share_a_folder(tmp_path: Path) -> None:
     full.folder = scaled.folder = tmp_path / "s"
     for name in ("fig-q-gap", "table1"):
         full.study(name).save()
-    with pytest.raises(UserError, match="another study"):
+    with pytest.raises(UserError, match="holds the study 'paper'"):
         scaled.study("fig-q-gap")
 
 

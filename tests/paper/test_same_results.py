@@ -10,7 +10,7 @@ import pytest
 from paper_runs import SMALL, SMALLEST, rewrite, write_results
 
 from svea.cli.evaluate import print_scores
-from svea.paper.experiments import experiment
+from svea.paper.experiments import EXPERIMENTS
 from svea.paper.pages import gather, render
 from svea.results.report import report
 
@@ -30,7 +30,7 @@ def rows(page: str) -> list[str]:
 def test_every_verb_prints_the_same_intervals(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, task: str, modes: tuple[str, ...]
 ) -> None:
-    one = experiment(name)
+    one = EXPERIMENTS[name]
     for number, setting in enumerate(one.settings[:3]):
         for run in one.runs(SMALLEST)[task, setting]:
             level = 530.0 + 71 * number  # an interval over episodes: its ends depend on the draws
@@ -41,7 +41,7 @@ def test_every_verb_prints_the_same_intervals(
     print_scores([tmp_path / "runs"], modes, verbose=True)
     printed = capsys.readouterr().out.splitlines()
     page = rows(report([tmp_path / "runs"], tmp_path / "report.html").read_text())
-    _, text = render(gather(one, SMALLEST, tmp_path), tmp_path / "paper")
+    _, text = render(gather(one, SMALLEST, tmp_path / "runs"), tmp_path / "paper")
     listed = text.split("**All results**")[1].splitlines()
 
     def intervals(lines: list[str]) -> list[tuple[str, ...]]:
@@ -57,16 +57,16 @@ def test_every_verb_prints_the_same_intervals(
 
 
 def test_the_numbers_behind_a_page_are_those_behind_the_report(tmp_path: Path) -> None:
-    one = experiment("table1")
+    one = EXPERIMENTS["table1"]
     for run in one.runs(SMALL)["walker_walk", one.settings[6]]:
         write_results(tmp_path, run, {"train": 100.0, "color_hard": 90.0 + 8 * run.config.seed})
     report([tmp_path / "runs"], tmp_path / "r.html", figures=tmp_path / "figures")
-    page, _ = render(gather(one, SMALL, tmp_path), tmp_path / "paper")
+    page, _ = render(gather(one, SMALL, tmp_path / "runs"), tmp_path / "paper")
 
     def row(path: Path) -> dict[str, str]:
         with path.open() as file:
             rows = list(csv.DictReader(file))
         (found,) = [r for r in rows if r["mode"] == "color_hard" and float(r["seeds"]) > 0]
-        return {k: v for k, v in found.items() if k not in ("what", "scale", "setting")}
+        return {k: v for k, v in found.items() if k not in ("what", "edition", "scale", "setting")}
 
     assert row(page.with_suffix(".csv")) == row(tmp_path / "figures" / "results.csv")

@@ -9,15 +9,17 @@ from typing import Any
 
 from fake_runs import write_run
 
-from svea.paper.experiments import Scale, experiment
+from svea.config import to_dict
+from svea.paper.experiments import Edition
 from svea.studies import PlannedRun
 
-SMALL, SMALLEST = Scale(0.01, seeds="0-1"), Scale(0.01, seeds="0")
+FULL = Edition()
+SMALL, SMALLEST = Edition(0.01, seeds="0-1"), Edition(0.01, seeds="0")
 
 
-def every_run(names: Iterable[str], scale: Scale | None = None) -> dict[str, PlannedRun]:
+def every_run(names: Iterable[str], edition: Edition = FULL) -> dict[str, PlannedRun]:
     """The runs behind several experiments, each once."""
-    cells = [cell for name in names for cell in experiment(name).runs(scale).values()]
+    cells = [cell for name in names for cell in edition.experiment(name).runs(edition).values()]
     return {run.name: run for cell in cells for run in cell}
 
 
@@ -25,20 +27,8 @@ def write_results(
     folder: Path, run: PlannedRun, final: dict[str, float], seconds: float = 100.0
 ) -> None:
     """A finished run with these mean returns."""
-    config = run.config
-    write_run(
-        folder / "runs" / run.name,
-        task=config.task,
-        method=config.method,
-        augment=config.augment,
-        seed=config.seed,
-        preset="paper",
-        decisions=run.decisions,
-        final=final,
-        seconds=seconds,
-        encoder=config.encoder,
-        recipe={"alpha": 0.5, "beta": 0.5, "K": config.recipe.K, "M": config.recipe.M},
-    )
+    config = to_dict(run.config)
+    write_run(folder / "runs" / run.name, **config, final=final, seconds=seconds)
 
 
 def rewrite(path: Path, change: Callable[[Any], Any]) -> None:

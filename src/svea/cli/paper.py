@@ -20,6 +20,7 @@ def paper(
     scale: float = 1.0,
     seeds: tuple[str, ...] = ("0-4",),
     set: tuple[str, ...] = (),
+    edition: str = "paper",
     out: Out = None,
     render: bool = False,
     yes: bool = False,
@@ -27,16 +28,20 @@ def paper(
 ) -> int:
     """Train the runs behind a table or figure of the paper, and draw ours next to it.
 
-    Example: svea paper table1 --scale 0.1 --dry-run
+    Example: svea paper table1 --edition mini --dry-run
 
-    `svea paper list` names them; `svea paper claims` decides the paper's claims by the runs.
+    `svea paper list` names them, `svea paper all` takes all of them, and `svea paper claims`
+    decides the paper's claims by the runs.
 
     Args:
-        what: list, claims, or the name of a table or figure.
+        what: list, claims, all, or the name of a table or figure.
         scale: share of the paper's decisions, e.g. 0.01; marked as such everywhere.
         seeds: numbers and ranges.
-        set: options of `svea train` that differ from the paper's; marked as such everywhere.
-        out: the folder that all experiments share; default runs/paper, or runs/paper-scaled-...
+        set: options of `svea train` that differ from the edition's; marked as such everywhere.
+        edition: paper, or mini: the whole paper on a laptop, with small pictures and networks and
+            few decisions; marked as such everywhere.
+        out: the folder that all experiments share; default runs/paper, runs/paper-mini, or
+            runs/paper-scaled-...
         render: draw what is there and train nothing.
         yes: start without asking; needed where there is no terminal to ask on.
         engine: where and how to run.
@@ -49,10 +54,10 @@ def paper(
         raise UserError(
             "this installation lacks the paper's experiments (svea/paper): install all of svea"
         ) from None
+    experiment = Paper(scale, " ".join(seeds), parse_settings(set), edition)
     if what == "list":
-        print_table(Paper.experiments())
+        print_table(experiment.experiments())
         return 0
-    experiment = Paper(scale, " ".join(seeds), parse_settings(set))
     experiment.folder = output_folder(out or experiment.folder).absolute()
     if what == "claims":
         if out is not None and not out.is_dir():
@@ -73,8 +78,9 @@ def print_claims(paper: Any) -> int:
         decided = paper.claims()
     for verdict in decided:
         claim = verdict.claim
-        say(f"{claim.text}\n  paper: {claim.paper}\n  ours:  {verdict.ours}")
-        say(f"  rule:  {claim.rule}" + (f"\n  note:  {claim.note}" if claim.note else ""))
+        smallest = verdict.smallest and f"\n  could have shown: {verdict.smallest}"
+        say(f"{claim.text}: {verdict.word}\n  paper: {claim.paper}\n  ours:  {verdict.ours}")
+        say(f"  rule:  {claim.rule}{smallest}" + (f"\n  note:  {claim.note}" if claim.note else ""))
     return 0
 
 
@@ -84,11 +90,16 @@ def run_and_draw(what: str, paper: Any, engine: Any, only_draw: bool, confirm: b
     for line in paper.notes(what):
         say(line)
     if not only_draw:
-        code = run_study(paper.study(what, engine.attempts), engine, confirm)
+        study = paper.study(what, engine.attempts)
+        code = run_study(study, engine, confirm)
+        if engine.dry_run:
+            for line in paper.forecast(study):
+                say(line)
         if engine.dry_run or engine.on == "slurm":
             return code
     with Steps("pages") as steps:
         steps.doing(f"drawing {what}")
-        page, text = paper.render(what)
-    print(f"{text}\n{page}")
+        pages = paper.render(what)
+    for page, text in pages:
+        print(f"{text}\n{page}")
     return code

@@ -1,201 +1,280 @@
-"""The paper's claims in numbers: each with the rule that decides it, and our number."""
+"""The paper's claims in numbers: each with the rule that decides it, our number, and one word.
+
+Most claims are comparisons, which `claims.toml` has as data. A comparison is a difference of means
+over seeds, averaged over tasks, with its 95 % t interval (Welch: seeds of a task and side have a
+spread of their own). Half of that interval is the smallest difference that so many seeds could have
+shown; one seed shows nothing. The intervals of pages are bootstraps over seeds and worlds, which
+are too narrow for three seeds to decide anything.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from svea.core.words import interval, number, rate, significant
 from svea.paper.experiments import (
     AUGMENTS,
     EXPERIMENTS,
-    TASKS,
-    Scale,
+    Edition,
+    Experiment,
     Setting,
-    experiment,
     read_table,
+    with_tuples,
 )
-from svea.paper.pages import ExperimentResults, gather
-from svea.results import summary
-from svea.results.read import Run
+from svea.paper.pages import TABLE_1, ExperimentResults, gather, mean_of
+from svea.results.stats import mean_and_std
 
 Evidence = dict[str, ExperimentResults]
 CellMean = Callable[[str, Setting, str], float]
 """The mean return of a task, setting and mode; nan where it is not known."""
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A number in the paper's text, as `claims.toml` has it."""
+    """What the paper says, as `claims.toml` has it."""
 
     text: str
     paper: str
-    """The number."""
+    """Its number."""
     rule: str
     """What decides it; ours where the paper gives none."""
     experiments: tuple[str, ...]
     """Whose runs it needs."""
     note: str = ""
     """What the paper's own tables say about it."""
+    sides: tuple[str, ...] = ()
+    """Of a comparison: the setting that should be above the other one, by their labels; what is
+    compared (a name in `pages.MEASURES`), in which mode, and on which tasks (none: all)."""
+    measure: str = "return"
+    mode: str = "color_hard"
+    tasks: tuple[str, ...] = ()
+    margin: float = 0.0
+    """The share of the other's number by which ours may be below it."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim and our number."""
+    """A claim, our number, and what it decides."""
 
     claim: Claim
     ours: str
+    word: str = UNDECIDED
+    smallest: str = ""
+    """The smallest difference that so many seeds could have shown."""
 
 
-def verdicts(scale: Scale, folder: Path) -> list[Verdict]:
-    """Every claim, decided as far as there are runs."""
-    needed = dict.fromkeys(name for claim in CLAIMS.values() for name in claim.experiments)
-    evidence = {name: gather(experiment(name), scale, folder) for name in needed}
+@dataclass(frozen=True)
+class Difference:
+    """How much higher one side's mean is than the other's, averaged over tasks."""
+
+    ours: float
+    theirs: float
+    half: float
+    """Of its interval; nan where a side has one seed."""
+
+    @classmethod
+    def of(cls, pairs: Iterable[Sequence[Sequence[float]]]) -> Difference | None:
+        """From the scores of both sides on each task; None where a side has none.
+
+        >>> Difference.of([([5.0, 7.0], [1.0, 1.0])])  # doctest: +ELLIPSIS
+        Difference(ours=6.0, theirs=1.0, half=12.706...)
+        """
+        pairs = list(pairs)
+        if not pairs or not all(side for pair in pairs for side in pair):
+            return None
+        found = np.array([[mean_and_std(side) for side in pair] for pair in pairs])
+        ours, theirs = found[..., 0].mean(axis=0).tolist()
+        counts = np.array([[len(side) for side in pair] for pair in pairs])
+        errors = found[..., 1] ** 2 / counts
+        total = float(errors.sum())
+        if not total > 0:  # one seed, or none differs from the others
+            return cls(ours, theirs, total)
+        freedom = total**2 / float((errors**2 / (counts - 1)).sum())
+        return cls(ours, theirs, t_quantile(freedom) * math.sqrt(total) / len(pairs))
+
+    @property
+    def gain(self) -> float:
+        """The difference."""
+        return self.ours - self.theirs
+
+    def verdict(self, claim: Claim, measure: str, before: str = "", more: str = "") -> Verdict:
+        """What it decides about a claim: whether it is above what the margin allows."""
+        show = {"success": rate, "variance": significant, "seconds": significant}.get(
+            measure, number
+        )
+        percent = ""
+        if measure == "return" and self.theirs > 0:
+            percent = f"{100 * (self.ours / self.theirs - 1):+.0f} %: "
+        ends = interval(self.gain - self.half, self.gain + self.half, show)
+        shown = f"{show(self.ours)} against {show(self.theirs)}, difference {show(self.gain)}"
+        ours = f"{before}{percent}{' '.join(filter(None, [shown, ends]))}{more}"
+        lead = self.gain + claim.margin * abs(self.theirs)
+        if not math.isfinite(self.half):
+            return Verdict(claim, ours, smallest="none: one seed")
+        word = HOLDS if lead > self.half else FAILS if lead < -self.half else UNDECIDED
+        return Verdict(claim, ours, word, show(self.half))
+
+
+def t_quantile(freedom: float) -> float:
+    """How far the middle 95 % of Student's distribution reach to each side.
+
+    With t = sqrt(freedom) tan(angle) the density is that of cos(angle)^(freedom - 1).
+
+    >>> round(t_quantile(4), 3)
+    2.776
+    """
+    angles = np.linspace(0, math.pi / 2, 100_001)
+    density = np.cos(angles) ** (freedom - 1)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    angle = float(np.interp(CONFIDENCE, below / below[-1], angles))
+    return math.sqrt(freedom) * math.tan(angle)
+
+
+def verdicts(edition: Edition, runs: Path) -> list[Verdict]:
+    """Every claim that the edition has experiments for, decided as far as there are runs."""
+    claims = {
+        name: claim
+        for name, claim in CLAIMS.items()
+        if edition.experiments.keys() >= {*claim.experiments}
+    }
+    needed = dict.fromkeys(name for claim in claims.values() for name in claim.experiments)
+    evidence = {name: gather(edition.experiment(name), edition, runs) for name in needed}
     found = []
-    for name, claim in CLAIMS.items():
-        ours = RULES[name](evidence)
-        if ours is None:
-            ours = "needs the runs of " + " and ".join(f"svea paper {n}" for n in claim.experiments)
-        elif scale.suffix:
-            ours += f" ({scale.suffix})"
-        found.append(Verdict(claim, ours))
+    for name, claim in claims.items():
+        verdict = RULES.get(name, _comparison)(claim, evidence)
+        if verdict is None:
+            flag = f" --edition {edition.name}" if edition.sizes else ""
+            names = " and ".join(f"svea paper {n}{flag}" for n in claim.experiments)
+            verdict = Verdict(claim, f"needs the runs of {names}")
+        found.append(verdict)
     return found
 
 
 # The rules ----------------------------------------------------------------------------------------
 
 
-def _stability(evidence: Evidence) -> str | None:
-    """In how many of the 30 pairs SVEA's area under the training curve is larger."""
-    one = evidence["fig-stability"]
-    wins = decided = 0
-    for task in TASKS:
-        for augment in AUGMENTS:
-            svea, drq = (
-                one.of(_setting("fig-stability", method, augment), [task])
-                for method in ("svea", "drq")
-            )
-            better = more_sample_efficient(svea, drq)
-            decided += better is not None
-            wins += bool(better)
-    return f"{wins} of {decided}" + _incomplete(decided, 30) if decided else None
+def _comparison(claim: Claim, evidence: Evidence) -> Verdict | None:
+    """One setting against another in one measure."""
+    found = evidence[claim.experiments[0]]
+    one = found.experiment
+    tasks = [task for task in claim.tasks if task in one.tasks]
+    other = "" if tasks or not claim.tasks else f" (on {', '.join(one.tasks)})"
+    both = [next(s for s in one.settings if s.label == name) for name in claim.sides]
+    return _decided(claim, found, both, tasks or one.tasks, claim.measure, more=other)
 
 
-def more_sample_efficient(ours: list[Run], theirs: list[Run]) -> bool | None:
-    """Whether the mean area under our training curves is larger, up to where all were evaluated."""
-    if not ours or not theirs:
-        return None
-    areas = summary.areas([*ours, *theirs], "train")
-    if areas.size != len(ours) + len(theirs):
-        return None
-    return bool(areas[: len(ours)].mean() > areas[len(ours) :].mean())
+def _decided(
+    claim: Claim,
+    found: ExperimentResults,
+    both: Sequence[Setting],
+    tasks: Iterable[str],
+    measure: str,
+    **verdict: str,
+) -> Verdict | None:
+    """The verdict of a difference between two settings; None where runs are missing."""
+    difference = Difference.of(
+        [found.scores(task, one, measure, claim.mode) for one in both] for task in tasks
+    )
+    return difference.verdict(claim, measure, **verdict) if difference else None
 
 
-def _benchmark(evidence: Evidence) -> str | None:
-    """Cells of DMControl-GB in which SVEA is best, from our runs."""
+def _stability(claim: Claim, evidence: Evidence) -> Verdict | None:
+    """In how many pairs SVEA's area under the training curve is larger."""
+    one, pairs = evidence["fig-stability"], []
+    for task, augment in itertools.product(one.experiment.tasks, AUGMENTS):
+        both = (_setting(one.experiment, method, augment) for method in ("svea", "drq"))
+        pairs.append([one.scores(task, setting, "area") for setting in both])
+    known = [pair for pair in pairs if all(pair)]
+    wins = sum(bool(np.mean(ours) > np.mean(theirs)) for ours, theirs in known)
+    difference, count = Difference.of(known), _count(wins, len(known), len(pairs))
+    return difference.verdict(claim, "area", count) if difference else None
+
+
+def _benchmark(claim: Claim, evidence: Evidence) -> Verdict | None:
+    """Cells of DMControl-GB in which SVEA is best, and its lead over the best other method."""
+    one, hard = evidence["table1"], evidence["table-video-hard"]
 
     def mean(task: str, setting: Setting, mode: str) -> float:
-        name = "table-video-hard" if mode == "video_hard" else "table1"
-        return evidence[name].mean(task, setting, mode)
+        return (hard if mode == "video_hard" else one).mean(task, setting, mode)
 
-    wins, decided = best_cells(mean)
-    return f"{wins} of {decided}" + _incomplete(decided, 15) if decided else None
+    tasks = one.experiment.tasks
+    means = {
+        setting: float(np.mean([mean_of(one.scores(t, setting, "benchmark")) for t in tasks]))
+        for setting in one.experiment.settings
+    }
+    known = {setting: value for setting, value in means.items() if math.isfinite(value)}
+    sides = [[s for s in known if (s.method == "svea") == ours] for ours in (True, False)]
+    if not all(sides):
+        return None
+    both = [max(side, key=known.__getitem__) for side in sides]
+    before = _count(*best_cells(mean, one.experiment, hard.experiment), 3 * len(tasks))
+    more = f" ({' against '.join(setting.label for setting in both)})"
+    return _decided(claim, one, both, tasks, "benchmark", before=before, more=more)
 
 
-def best_cells(mean: CellMean) -> tuple[int, int]:
+def best_cells(
+    mean: CellMean,
+    table: Experiment = EXPERIMENTS["table1"],
+    hard: Experiment = EXPERIMENTS["table-video-hard"],
+) -> tuple[int, int]:
     """In how many cells a SVEA column is above every other, and how many cells are complete."""
     wins = decided = 0
-    for name, modes in (("table1", ("color_hard", "video_easy")), ("table-video-hard", None)):
-        one = EXPERIMENTS[name]
-        for mode in modes or one.modes:
-            for task in one.tasks:
-                means = {s: mean(task, s, mode) for s in one.settings}
-                if any(map(math.isnan, means.values())):
-                    continue
-                ours = max(value for s, value in means.items() if s.method == "svea")
-                rest = max(value for s, value in means.items() if s.method != "svea")
-                decided += 1
-                wins += ours > rest
+    for one, modes in ((table, TABLE_1), (hard, ("video_hard",))):
+        for mode, task in itertools.product(modes, one.tasks):
+            means = {s: mean(task, s, mode) for s in one.settings}
+            if any(map(math.isnan, means.values())):
+                continue
+            ours = max(value for s, value in means.items() if s.method == "svea")
+            rest = max(value for s, value in means.items() if s.method != "svea")
+            decided += 1
+            wins += ours > rest
     return wins, decided
 
 
-def _distracting(evidence: Evidence) -> str | None:
-    """SVEA's gain over DrQ at the lowest intensity, for either augmentation."""
-    one = evidence["fig-distracting"]
-    lowest = one.experiment.modes[0]
-    base = _mean_over_tasks(one, _setting("fig-distracting", "drq", "none"), lowest)
-    gains = []
-    for augment in ("conv", "overlay"):
-        setting = _setting("fig-distracting", "svea", augment)
-        ours = _mean_over_tasks(one, setting, lowest)
-        if math.isfinite(ours) and base > 0:
-            gains.append(f"{_percent(ours, base)} ({augment})")
-    return ", ".join(gains) or None
-
-
-def _wall_time(evidence: Evidence) -> str | None:
+def _wall_time(claim: Claim, evidence: Evidence) -> Verdict | None:
     """How much longer the first DrQ takes that is as sample efficient as SVEA."""
     one = evidence["fig-km"]
-    svea = one.of(_setting("fig-km", "svea", "conv"))
-    tried = []
+    tasks, svea = one.experiment.tasks, _setting(one.experiment, "svea", "conv")
+    last = None
     for setting in (s for s in one.experiment.settings if s.method == "drq"):
-        drq = one.of(setting)
-        better = more_sample_efficient(svea, drq)
-        if better is None:
+        area, seconds = (
+            Difference.of([one.scores(t, s, measure) for s in (setting, svea)] for t in tasks)
+            for measure in ("area", "seconds")
+        )
+        if area is None or seconds is None:
             return None
-        ratio = summary.seconds_per_decision(drq) / summary.seconds_per_decision(svea)
-        if not better:
-            return f"{ratio:.1f}x ({setting.label})"
-        tried.append(f"{setting.label} {ratio:.1f}x")
-    return "none is as sample efficient: " + ", ".join(tried)
+        if area.gain >= 0:
+            ratio = f"{seconds.ours / seconds.theirs:.1f}x ({setting.label}); "
+            return seconds.verdict(claim, "seconds", ratio)
+        last = area.verdict(claim, "area", f"none is as sample efficient: {setting.label} ")
+    word = HOLDS if last and last.word == FAILS else UNDECIDED
+    return last and replace(last, word=word)
 
 
-def _vit_gain(evidence: Evidence, task: str) -> str | None:
-    """SVEA's gain over DrQ on unseen colours with a ViT."""
-    one = evidence["fig-vit"]
-    svea, drq = (
-        one.mean(task, _setting("fig-vit", method, augment), "color_hard")
-        for method, augment in (("svea", "conv"), ("drq", "none"))
-    )
-    known = math.isfinite(svea) and math.isfinite(drq) and drq > 0
-    return _percent(svea, drq) if known else None
-
-
-RULES: dict[str, Callable[[Evidence], str | None]] = {
+RULES: dict[str, Callable[[Claim, Evidence], Verdict | None]] = {
     "stability": _stability,
     "benchmark": _benchmark,
-    "distracting": _distracting,
     "wall-time": _wall_time,
-    "vit-walker": partial(_vit_gain, task="walker_walk"),
-    "vit-cartpole": partial(_vit_gain, task="cartpole_swingup"),
 }
-"""What decides each claim: our number, or None where runs are missing."""
-CLAIMS = {
-    name: Claim(**keys | {"experiments": tuple(keys["experiments"])})
-    for name, keys in read_table("claims.toml").items()
-}
+"""What decides the claims that are more than a comparison."""
+CLAIMS = {name: Claim(**with_tuples(own)) for name, own in read_table("claims.toml").items()}
 
 
-def _setting(name: str, method: str, augment: str) -> Setting:
+def _setting(one: Experiment, method: str, augment: str) -> Setting:
     """The setting of an experiment with a method and augmentation."""
-    settings = EXPERIMENTS[name].settings
-    return next(s for s in settings if (s.method, s.augment) == (method, augment))
+    return next(s for s in one.settings if (s.method, s.augment) == (method, augment))
 
 
-def _mean_over_tasks(found: ExperimentResults, setting: Setting, mode: str) -> float:
-    """The mean over tasks of means over seeds; nan unless every task has one."""
-    return float(np.mean([found.mean(t, setting, mode) for t in TASKS]))
-
-
-def _percent(ours: float, theirs: float) -> str:
-    """A gain."""
-    return f"{100 * (ours / theirs - 1):+.0f} %"
-
-
-def _incomplete(decided: int, planned: int) -> str:
-    """A word where not everything could be decided."""
-    return "" if decided == planned else f" decided so far ({planned} in all)"
+def _count(wins: int, decided: int, planned: int) -> str:
+    """A count as the paper gives it, with a word where not everything could be decided."""
+    return f"{wins} of {decided}" + (
+        "; " if decided == planned else f" decided so far ({planned} in all); "
+    )

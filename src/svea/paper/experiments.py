@@ -15,7 +15,8 @@ from importlib import resources
 from typing import Any
 
 from svea.config import Role, configure, fields_with
-from svea.config.modes import WORLDS
+from svea.config.modes import ROBOT_TASKS, WORLDS
+from svea.config.presets import parse_settings
 from svea.core.errors import UserError, unknown_name
 from svea.core.seeds import ALL
 from svea.envs import expand_modes
@@ -27,6 +28,8 @@ SEEDS = "0-4"
 EPISODES = 30
 EVALUATIONS = 50  # during a run of full size: 500,000 decisions, one every 10,000
 LEAST_DECISIONS = 500  # of a scaled run
+PAPER = "paper"
+"""The edition that has the paper's own size."""
 
 TASKS = ("walker_walk", "walker_stand", "cartpole_swingup", "ball_in_cup_catch", "finger_spin")
 AUGMENTS = ("conv", "overlay", "cutout", "blur", "affine-jitter", "rotation")
@@ -39,28 +42,30 @@ class Setting:
     label: str
     method: str
     augment: str = "none"
-    encoder: str = "cnn"
-    views: int = 1
-    """DrQ's K and M, which are equal in every setting here."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Further ones of `svea train`, by their dotted names."""
 
     @classmethod
     def parse(cls, text: str) -> Setting:
         """A setting as `experiments.toml` has it.
 
-        >>> Setting.parse("DrQ ViT: drq none vit")
-        Setting(label='DrQ ViT', method='drq', augment='none', encoder='vit', views=1)
+        >>> Setting.parse("DrQ ViT: drq none encoder=vit")
+        Setting(label='DrQ ViT', method='drq', augment='none', options=(('encoder', 'vit'),))
         """
         label, _, words = text.partition(": ")
-        method, *others = words.split()
-        names = ("augment", "encoder")
-        views = int(others[2]) if len(others) > 2 else 1
-        return cls(label, method, **dict(zip(names, others, strict=False)), views=views)
+        method, *rest = words.split()
+        augment, *options = rest or ["none"]
+        return cls(label, method, augment, tuple(parse_settings(options).items()))
 
     @property
     def set(self) -> Values:
         """Options other than method and augmentation."""
-        values: Values = {} if self.encoder == "cnn" else {"encoder": self.encoder}
-        return values | ({"recipe.K": self.views, "recipe.M": self.views} if self.views > 1 else {})
+        return dict(self.options)
+
+    @property
+    def encoder(self) -> str:
+        """The trunk."""
+        return str(self.set.get("encoder", "cnn"))
 
 
 @dataclass(frozen=True)
@@ -85,36 +90,34 @@ class Experiment:
     notes: tuple[str, ...] = ()
     """What the paper leaves open, and what we do."""
 
-    def runs(self, scale: Scale | None = None) -> dict[tuple[str, Setting], list[PlannedRun]]:
+    @classmethod
+    def of(cls, name: str, keys: dict[str, Any]) -> Experiment:
+        """An experiment as a TOML file has it."""
+        values = with_tuples(keys)
+        values["settings"] = tuple(map(Setting.parse, keys["settings"]))
+        if "modes" in keys:
+            values["modes"] = tuple(expand_modes(keys["modes"], values.get("tasks", TASKS)[0]))
+        return cls(name, **values)
+
+    def runs(self, edition: Edition) -> dict[tuple[str, Setting], list[PlannedRun]]:
         """The runs of every task and setting, each checked."""
-        scale = scale or Scale()
         cells: dict[tuple[str, Setting], list[PlannedRun]] = {}
         for setting in self.settings:
             for task in self.tasks:
-                grid = Grid([task], [setting.method], [setting.augment], scale.seeds, setting.set)
-                common = scale.values(task, setting)
+                grid = Grid([task], [setting.method], [setting.augment], edition.seeds, setting.set)
+                common = edition.values(task, setting)
                 cells[task, setting] = list(
                     plan_runs(
-                        [grid], common, modes=self.modes, episodes=self._episodes(scale),
-                        analyses=self.analyses, suffix=scale.suffix,
+                        [grid], common, modes=self.modes, episodes=edition.episodes(self),
+                        analyses=self.analyses, suffix=edition.run_suffix,
                     )
                 )  # fmt: skip
         return cells
 
-    def _episodes(self, scale: Scale) -> int | str:
-        """Episodes of the final evaluation: every world once, or a scaled number.
-
-        Scaled, each test world of a robot task is still shown equally often.
-        """
-        if scale.scale == 1:
-            return ALL
-        worlds = WORLDS if "test" in self.modes else 1
-        return worlds * -(-scale.final_episodes // worlds)
-
 
 @dataclass(frozen=True)
-class Scale:
-    """How much of the paper's size is run.
+class Edition:
+    """The size at which the experiments are run: the paper's, a share of it, or another edition.
 
     A scaled run makes fewer decisions, and fewer and shorter evaluations, so that these do not
     outweigh it: both shrink with the square root of the scale.
@@ -123,28 +126,63 @@ class Scale:
     scale: float = 1.0
     seeds: str = SEEDS
     changes: Values = dataclasses.field(default_factory=dict)
-    """Further options of `svea train`, which make it another experiment than the paper's."""
+    """Further options of `svea train`, which make it another experiment than the edition's."""
+    name: str = PAPER
 
     def __post_init__(self) -> None:
-        """Refuse what is not a scale."""
+        """Refuse an edition that there is not, and what is not a scale."""
+        if self.name not in EDITIONS:
+            raise unknown_name("edition", self.name, EDITIONS)
         if not 0 < self.scale <= 1:
             raise UserError(f"scale is {self.scale}; allowed: above 0, to 1 (the paper's size)")
+        if self.sizes and self.scale != 1:
+            raise UserError(
+                f"scale is {self.scale}, a share of the paper's size, but edition {self.name!r} "
+                "has its own; allowed: one of the two"
+            )
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What `editions.toml` says; nothing of the paper's own."""
+        return SIZES.get(self.name, {})
 
     @property
     def suffix(self) -> str:
-        """What the names of scaled runs and their folder carry."""
+        """What the edition's folder, pages and figures carry in their names."""
+        return self.name if self.sizes else self.run_suffix
+
+    @property
+    def run_suffix(self) -> str:
+        """What the names of its runs carry; those of `editions.toml` are named as by a sweep."""
         return "" if self.scale == 1 else f"scaled-{self.scale:g}"
 
     @property
-    def final_episodes(self) -> int:
-        """Episodes per mode of the final evaluation."""
-        return max(3, round(EPISODES * math.sqrt(self.scale)))
+    def title(self) -> str:
+        """Of a study: which edition it is."""
+        return " ".join(filter(None, [PAPER, self.suffix]))
+
+    @property
+    def mark(self) -> str:
+        """What every figure says; nothing at the paper's size and settings."""
+        if self.sizes:
+            return f"{self.sizes['title']} edition"
+        if self.scale != 1:
+            return f"scaled to {self.scale:g}"
+        return "changed settings" if self.caveats else ""
 
     @property
     def caveats(self) -> list[str]:
         """What every rendering must say."""
         found = []
-        if self.scale != 1:
+        if self.sizes:
+            config = configure(self.sizes["tasks"][0], **self.sizes["set"])
+            found.append(
+                f"{self.sizes['title'].upper()} EDITION: {len(self.sizes['tasks'])} tasks of "
+                f"DMControl and {len(self.sizes['robots'])} of the robot, pictures of "
+                f"{config.image_size} pixels, small networks, {config.decisions:,} decisions a "
+                "run. Not a replication."
+            )
+        elif self.scale != 1:
             found.append(
                 f"SCALED: runs of {self.scale:g} times the paper's decisions, evaluated more "
                 "rarely and over fewer episodes. Not a replication."
@@ -153,13 +191,49 @@ class Scale:
         what = {k: v for k, v in self.changes.items() if k not in how}
         if what:
             changed = ", ".join(f"{name}={value}" for name, value in what.items())
-            found.append(f"CHANGED from the paper's settings: {changed}. Not a replication.")
+            found.append(f"CHANGED from the {self.name}'s settings: {changed}. Not a replication.")
         return found
+
+    @property
+    def experiments(self) -> dict[str, Experiment]:
+        """Those that it has, by name."""
+        return EDITIONS[self.name]
+
+    def experiment(self, name: str) -> Experiment:
+        """An experiment by its name.
+
+        >>> sum(map(len, Edition().experiment("table1").runs(Edition()).values()))
+        200
+        """
+        if name in self.experiments:
+            return self.experiments[name]
+        if others := [edition for edition, own in EDITIONS.items() if name in own]:
+            raise UserError(
+                f"edition {self.name!r} leaves out {name}; allowed: --edition "
+                f"{' or '.join(others)}, or one of {', '.join(self.experiments)}"
+            )
+        raise unknown_name("experiment", name, self.experiments)
+
+    def episodes(self, experiment: Experiment) -> int | str:
+        """Episodes of the final evaluation: every world once, or a smaller number.
+
+        Each test world of a robot task is still shown equally often.
+        """
+        if not self.suffix:
+            return ALL
+        few = self.sizes.get("episodes", self._few_episodes)
+        worlds = WORLDS if "test" in experiment.modes else 1
+        return worlds * -(-few // worlds)
+
+    @property
+    def _few_episodes(self) -> int:
+        """Of a scaled evaluation."""
+        return max(3, round(EPISODES * math.sqrt(self.scale)))
 
     def values(self, task: str, setting: Setting) -> Values:
         """The options that runs have in addition to their setting's."""
         if self.scale == 1:
-            return self.changes
+            return self.sizes.get("set", {}) | self.changes
         full = configure(task, method=setting.method, augment=setting.augment, **setting.set)
         decisions = max(LEAST_DECISIONS, round(full.decisions * self.scale))
         evaluations = max(5, round(EVALUATIONS * math.sqrt(self.scale)))
@@ -167,22 +241,11 @@ class Scale:
             "decisions": decisions,
             "warmup": min(full.warmup, decisions // 5),
             "eval_every": -(-decisions // evaluations),
-            "eval_episodes": self.final_episodes,
+            "eval_episodes": self._few_episodes,
             "save_every": -(-decisions // 5),
             "log_every": -(-decisions // EVALUATIONS),
         }
         return scaled | self.changes
-
-
-def experiment(name: str) -> Experiment:
-    """An experiment by its name.
-
-    >>> sum(len(runs) for runs in experiment("table1").runs().values())
-    200
-    """
-    if name not in EXPERIMENTS:
-        raise unknown_name("experiment", name, EXPERIMENTS)
-    return EXPERIMENTS[name]
 
 
 def read_table(name: str) -> dict[str, dict[str, Any]]:
@@ -191,18 +254,35 @@ def read_table(name: str) -> dict[str, dict[str, Any]]:
     return tomllib.loads(source.read_text(encoding="utf-8"))
 
 
-def _all_experiments() -> dict[str, Experiment]:
-    """What `experiments.toml` says, by name."""
-    found = {}
-    for name, keys in read_table("experiments.toml").items():
-        values: dict[str, Any] = {
-            key: tuple(one) if isinstance(one, list) else one for key, one in keys.items()
-        }
-        values["settings"] = tuple(map(Setting.parse, keys["settings"]))
-        if "modes" in keys:
-            values["modes"] = tuple(expand_modes(keys["modes"], values.get("tasks", TASKS)[0]))
-        found[name] = Experiment(name, **values)
-    return found
+def with_tuples(keys: dict[str, Any]) -> dict[str, Any]:
+    """A table whose lists cannot change."""
+    return {key: tuple(one) if isinstance(one, list) else one for key, one in keys.items()}
 
 
-EXPERIMENTS = _all_experiments()
+def _resized(name: str, sizes: dict[str, Any]) -> Experiment:
+    """An experiment as an edition has it."""
+    own = dict(sizes["experiments"][name])
+    tasks, note, add = own.pop("tasks", None), own.pop("note", ""), own.pop("add", [])
+    one = Experiment.of(name, own) if "kind" in own else EXPERIMENTS[name]
+    if not isinstance(tasks, list):
+        tasks = sizes["robots" if one.tasks[0] in ROBOT_TASKS else "tasks"][:tasks]
+    return dataclasses.replace(
+        one,
+        tasks=tuple(tasks),
+        settings=(*one.settings, *map(Setting.parse, add)),
+        modes=tuple(expand_modes(own.get("modes", one.modes), tasks[0])),
+        notes=(*one.notes, *filter(None, [note])),
+    )
+
+
+EXPERIMENTS = {
+    name: Experiment.of(name, own) for name, own in read_table("experiments.toml").items()
+}
+"""The paper's, at its own size."""
+SIZES = read_table("editions.toml")
+"""Of every edition but the paper's."""
+EDITIONS = {PAPER: EXPERIMENTS} | {
+    edition: {name: _resized(name, sizes) for name in sizes["experiments"]}
+    for edition, sizes in SIZES.items()
+}
+"""The experiments of each edition."""

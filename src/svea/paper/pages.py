@@ -1,8 +1,8 @@
 """The page of an experiment: its tables and figures from run folders, with the paper's numbers.
 
 Every page is Markdown with its PNG files and a CSV of the numbers behind them, and says what keeps
-it from being a replication: a smaller scale, changed options, missing runs, few seeds. Figures and
-tables are those of a report.
+it from being a replication: another edition, changed options, missing runs, few seeds. Figures and
+tables are those of a report. A run is shown only where it was planned: by its name and its options.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from svea.config import to_dict
+from svea.config.presets import differences
 from svea.core import files
 from svea.core.errors import UserError
-from svea.core.words import mean_std, number, significant
-from svea.paper.experiments import Experiment, Scale, Setting
-from svea.results import figures, plots, published, stats
+from svea.core.words import listed, mean_std, number, significant
+from svea.paper.experiments import Edition, Experiment, Setting
+from svea.results import figures, plots, published, stats, summary
 from svea.results.groups import Group, caveats_of
 from svea.results.published import PaperResult
 from svea.results.read import Run, read_run
@@ -43,9 +45,39 @@ from svea.results.tables import (
     to_markdown,
 )
 from svea.runs import layout
-from svea.studies import PlannedRun, read_progress
+from svea.runs.load import ABOUT as ABOUT_RUN
+from svea.studies import PlannedRun
 
 MEAN = "mean of tasks"
+
+
+TABLE_1 = ("color_hard", "video_easy")
+MEASURES: dict[str, tuple[str, Callable[[Run, str], float]]] = {
+    "return": ("return", lambda run, mode: mean_of(run.finals(mode))),
+    "success": ("success", lambda run, mode: mean_of(run.finals(mode, "success"))),
+    "benchmark": (
+        "mean of Table 1's modes",
+        lambda run, _: float(np.mean([mean_of(run.finals(mode)) for mode in TABLE_1])),
+    ),
+    "area": (
+        "area under the training curve",
+        lambda run, mode: mean_of(summary.areas([run], mode)),
+    ),
+    "variance": ("variance of the Q-target", lambda run, _: mean_of(run.variance_curve().returns)),
+    "seconds": ("seconds a decision", lambda run, _: summary.seconds_per_decision([run])),
+}
+"""What can be measured of a finished run, perhaps in a mode: its name, and the number or nan."""
+MEASURED = {
+    "q-variance": ["variance"],
+    "mean-curves": ["area", "seconds"],
+    "curves-by-augmentation": ["area"],
+}
+"""What the tables of some kinds of experiments show beside returns."""
+
+
+def mean_of(values: Sequence[float] | np.ndarray) -> float:
+    """The mean; nan of nothing."""
+    return stats.mean_and_std(values)[0]
 
 
 @dataclass(eq=False)
@@ -53,7 +85,7 @@ class ExperimentResults:
     """The runs of an experiment that exist, finished or not."""
 
     experiment: Experiment
-    scale: Scale
+    edition: Edition
     runs: dict[tuple[str, Setting], list[Run]]
     planned: int
     finished: int
@@ -78,9 +110,15 @@ class ExperimentResults:
         found = self.result(task, setting, mode)
         return found.mean if found else math.nan
 
+    def scores(self, task: str, setting: Setting, measure: str, mode: str = "train") -> list[float]:
+        """A number of each finished run of a cell that has it."""
+        group, (_, of) = self._group(task, setting), MEASURES[measure]
+        values = [of(run, mode) for run in group.runs] if group else []
+        return [value for value in values if math.isfinite(value)]
+
     def papers(self, task: str, setting: Setting, mode: str) -> PaperResult | None:
         """The paper's number, also where we have no run."""
-        if setting.views > 1:
+        if setting.set.keys() - {"encoder"}:
             return None
         who = (setting.method, setting.augment, setting.encoder)
         found = published.lookup(task, mode, *who)
@@ -108,7 +146,7 @@ class ExperimentResults:
     @property
     def caveats(self) -> list[str]:
         """What a reader must know, the most serious first."""
-        found = self.scale.caveats + list(self.problems)
+        found = self.edition.caveats + list(self.problems)
         if self.finished < self.planned:
             found.append(f"INCOMPLETE: {self.finished} of {self.planned} runs are finished")
         present = [len(runs) for runs in self.runs.values() if runs]
@@ -127,26 +165,56 @@ class ExperimentResults:
         return not colon or not rest or any(mode in shown for mode in modes.split(", "))
 
 
-def gather(experiment: Experiment, scale: Scale, folder: Path) -> ExperimentResults:
-    """Read what there is of an experiment's runs."""
-    cells = experiment.runs(scale)
-    planned = [run for cell in cells.values() for run in cell]
+def gather(experiment: Experiment, edition: Edition, runs: Path) -> ExperimentResults:
+    """Read what there is of an experiment's runs in a folder of run folders."""
+    cells = experiment.runs(edition)
     problems: list[str] = []
-    runs = {key: _read(folder, cell, problems) for key, cell in cells.items()}
-    finished = sum(read_progress(folder, run).done for run in planned)
-    return ExperimentResults(experiment, scale, runs, len(planned), finished, problems)
+    found = {key: _read(runs, cell, problems) for key, cell in cells.items()}
+    finished = sum(_is_complete(run, experiment) for cell in found.values() for run in cell)
+    planned = sum(map(len, cells.values()))
+    return ExperimentResults(experiment, edition, found, planned, finished, problems)
 
 
-def _read(folder: Path, cell: Sequence[PlannedRun], problems: list[str]) -> list[Run]:
-    """The runs of a cell that have begun."""
+def _is_complete(run: Run, experiment: Experiment) -> bool:
+    """Whether a run has reached its end, and has played and analysed what the experiment shows."""
+    played = {record["mode"] for record in run.agent_episodes}
+    return (
+        run.finished and played >= {*experiment.modes} and {*experiment.analyses} <= {*run.analyses}
+    )
+
+
+def _read(runs: Path, cell: Sequence[PlannedRun], problems: list[str]) -> list[Run]:
+    """The runs of a cell that have begun; of another edition's and damaged ones, the problem."""
     found = []
-    for run in (folder / "runs" / planned.name for planned in cell):
-        if (run / layout.METRICS).exists():
-            try:
-                found.append(read_run(run))
-            except UserError as error:
-                problems.append(str(error))
+    for planned in cell:
+        folder = runs / planned.name
+        try:
+            if (folder / layout.METRICS).exists():
+                require_planned(folder, planned)
+                found.append(read_run(folder))
+        except UserError as error:
+            problems.append(str(error))
     return found
+
+
+def require_planned(folder: Path, planned: PlannedRun) -> None:
+    """Refuse a run folder with other options than those of the run that has its name."""
+    try:
+        there = files.read_json(folder / layout.CONFIG, layout.CONFIG_BYTES)
+        known = {name: value for name, value in there.items() if name not in ABOUT_RUN}
+        longer = known["decisions"] > planned.decisions
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(
+            f"{folder} has no {layout.CONFIG} that can be read; it is left out"
+        ) from error
+    found = differences(known, to_dict(planned.config))
+    if longer:
+        found.append(f"decisions: {known['decisions']:,} there, {planned.decisions:,} here")
+    if found:
+        raise UserError(
+            f"{folder} is a run of another edition, and is never shown with this one: "
+            f"{listed(found, most=3, between='; ')}"
+        )
 
 
 def render(found: ExperimentResults, out: Path) -> tuple[Path, str]:
@@ -156,12 +224,12 @@ def render(found: ExperimentResults, out: Path) -> tuple[Path, str]:
             f"no run of {found.experiment.name} is there yet: the same command without "
             "--render trains them"
         )
-    name = "-".join(filter(None, [found.experiment.name, found.scale.suffix]))
+    name = "-".join(filter(None, [found.experiment.name, found.edition.suffix]))
     drawn = draw(found)
     pictures = {f"{name}-{what}.png": plots.to_png(figure) for what, figure, _ in drawn}
     rows = [row for _, _, numbers in drawn for row in numbers]
-    text = "\n".join(_page(found, list(_tables(found)), list(pictures)))
-    about = {"experiment": found.experiment.name, "scale": found.scale.scale}
+    text = "\n".join(_page(found, list(tables(found)), list(pictures)))
+    about = {"experiment": found.experiment.name} | _about(found.edition)
     contents: dict[str, bytes] = pictures | {
         f"{name}.md": text.encode(),
         f"{name}.csv": records_to_csv([*rows, *_records(found)]).encode(),
@@ -172,10 +240,16 @@ def render(found: ExperimentResults, out: Path) -> tuple[Path, str]:
     return out / f"{name}.md", text
 
 
+def _about(edition: Edition) -> Record:
+    """What a file of numbers says of their edition."""
+    return {"edition": edition.name, "scale": edition.scale}
+
+
 def _page(found: ExperimentResults, shown: Sequence[Table], pictures: Sequence[str]) -> list[str]:
     """The lines of the Markdown page."""
     one, results = found.experiment, found.all_results()
-    lines = [f"# {one.name}: {one.about} ({one.where} of the paper)", ""]
+    name = ", ".join(filter(None, [one.name, found.edition.mark]))
+    lines = [f"# {name}: {one.about} (paper: {one.where})", ""]
     lines += [f"> **{line}**" for line in found.caveats] + [""]
     marks = notes_on_marks(results, brief=True)
     lines += [" ".join([SPREAD, "In parentheses: the paper.", *marks]), ""]
@@ -192,7 +266,7 @@ def _page(found: ExperimentResults, shown: Sequence[Table], pictures: Sequence[s
 # Tables -------------------------------------------------------------------------------------------
 
 
-def _tables(found: ExperimentResults) -> Iterator[Table]:
+def tables(found: ExperimentResults) -> Iterator[Table]:
     """One table per mode: tasks by settings, or settings by modes for a single task."""
     one = found.experiment
     if one.kind == "q-gap":
@@ -212,6 +286,18 @@ def _tables(found: ExperimentResults) -> Iterator[Table]:
         for mode in one.modes:
             rows = {t: [_cell(found, t, s, mode) for s in one.settings] for t in one.tasks}
             yield _table(mode, heads, rows)
+    for measure in MEASURED.get(one.kind, ()):
+        rows = {
+            s.label: [_measured_cell(found.scores(t, s, measure)) for t in one.tasks]
+            for s in one.settings
+        }
+        yield _table(MEASURES[measure][0], one.tasks, rows)
+
+
+def _measured_cell(scores: Sequence[float]) -> Cell:
+    """A number of each finished run, over seeds; the paper has curves of it alone."""
+    middle, std = stats.mean_and_std(scores)
+    return Cell(mean_std(middle, std, significant), value=middle)
 
 
 def _table(corner: str, heads: Sequence[str], rows: dict[str, list[Cell]]) -> Table:
@@ -250,7 +336,7 @@ def _papers_mean(
 def _records(found: ExperimentResults) -> Iterator[Record]:
     """Every result unrounded, and the paper's numbers for which there is none yet."""
     one = found.experiment
-    about = {"what": f"final {one.unit}", "scale": found.scale.scale}
+    about = {"what": f"final {one.unit}"} | _about(found.edition)
     for task, setting, mode in itertools.product(one.tasks, one.settings, one.modes):
         result, paper = found.result(task, setting, mode), found.papers(task, setting, mode)
         if result is not None:
@@ -270,9 +356,8 @@ Drawing = tuple[str, Figure, list[Record]]
 def draw(found: ExperimentResults) -> list[Drawing]:
     """The figures of an experiment."""
     drawn = list(DRAWN[found.experiment.kind](found))
-    if found.scale.caveats:  # a figure that cannot be taken for the paper's size
-        scale = found.scale.scale
-        note = f"{'changed settings' if scale == 1 else f'scaled to {scale:g}'}: not a replication"
+    if found.edition.mark:  # a figure that cannot be taken for the paper's size
+        note = f"{found.edition.mark}: not a replication"
         for _, figure, _ in drawn:
             figure.suptitle(note, x=0.985, ha="right", fontsize=9, color="#b00020")
     return drawn

@@ -107,7 +107,8 @@ def open_study(
 ) -> Study:
     """A study in a folder: a new one, or the one that is there if it is the same.
 
-    It may grow and shrink; a run of one name must mean the same, and the title or a run be common.
+    It may grow and shrink; a run of one name must mean the same. The title must be common, or a run
+    where it has no title yet.
     """
     if attempts < 1:
         raise UserError(f"attempts is {attempts}; allowed: 1 or more")
@@ -131,7 +132,7 @@ def open_study(
                 f"{folder} holds another study; its run {run.name} differs:\n  {', '.join(words)}\n"
                 "Give the same options to continue it, or another --out"
             )
-    if existing.title != title or not (title or same):
+    if existing.title != title if existing.title else not same:
         of = f" ({existing.title})" if existing.title else ""
         raise UserError(
             f"{folder} holds another study{of} of {len(known)} runs, none of them among these; "
