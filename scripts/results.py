@@ -17,6 +17,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import miniature
 import numpy as np
 from comparison import (
     COMPARED_AT,
@@ -131,7 +132,7 @@ class Results:
         for folder, card in self.cards.items():
             found[folder / zoo.CARD] = files.to_json(card).decode()
             found[folder / "README.md"] = model_card(card, folder.name, MODES)
-        return found
+        return found | {self.root / miniature.PAGE: miniature.page(self.root)}
 
     def _block(self, name: str) -> str:
         """A table with its notes wrapped, or a sentence."""

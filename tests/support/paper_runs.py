@@ -24,11 +24,15 @@ def every_run(names: Iterable[str], edition: Edition = FULL) -> dict[str, Planne
 
 
 def write_results(
-    folder: Path, run: PlannedRun, final: dict[str, float], seconds: float = 100.0
+    folder: Path,
+    run: PlannedRun,
+    final: dict[str, float],
+    seconds: float = 100.0,
+    at: str = "runs",
 ) -> None:
     """A finished run with these mean returns."""
     config = to_dict(run.config)
-    write_run(folder / "runs" / run.name, **config, final=final, seconds=seconds)
+    write_run(folder / at / run.name, **config, final=final, seconds=seconds)
 
 
 def rewrite(path: Path, change: Callable[[Any], Any]) -> None:

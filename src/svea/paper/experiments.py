@@ -222,7 +222,7 @@ class Edition:
         if not self.suffix:
             return ALL
         few = self.sizes.get("episodes", self._few_episodes)
-        worlds = WORLDS if "test" in experiment.modes else 1
+        worlds = WORLDS if experiment.tasks[0] in ROBOT_TASKS else 1
         return worlds * -(-few // worlds)
 
     @property
