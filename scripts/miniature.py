@@ -23,8 +23,8 @@ PAGE = "docs/miniature.md"
 MINI = Edition(name="mini")
 SAID = {name: value for name, value in QUICK.items() if name != "encoder"}
 INTRODUCTION = """The paper's tables, figures and claims, made again at a size that a laptop has
-done in a night: `svea paper all --edition mini --dry-run` says what that takes on yours, and the same
-command without `--dry-run` does it. `make results` writes this page from the runs in
+done in a night: `svea paper all --edition mini --dry-run` says what that takes on yours, and the
+same command without `--dry-run` does it. `make results` writes this page from the runs in
 [`results/mini/`](../results/README.md). All methods share one setting. Its
 [tasks were chosen](../results/mini/README.md) by DrQ's runs alone, on other seeds, and nothing is
 tuned for SVEA. Returns are those of small agents after few decisions: what compares with the paper
@@ -36,7 +36,7 @@ def page(root: Path) -> str:
     planned = Paper(edition=MINI.name).runs("all")
     runs = published(root / "results/mini", planned)
     found = [gather(one, MINI, root / "results/mini") for one in MINI.experiments.values()]
-    lines = ["# The paper in miniature", "", f"> **{MINI.caveats[0]}**", "", wrap(INTRODUCTION), ""]
+    lines = ["# The paper in miniature", "", wrap(f"**{MINI.caveats[0]}**"), "", wrap(INTRODUCTION), ""]
     lines += [*_setting(), *_runs(runs, len(planned), found)]
     if runs:
         lines += _claims(verdicts(MINI, root / "results/mini"))
