@@ -36,8 +36,15 @@ def page(root: Path) -> str:
     planned = Paper(edition=MINI.name).runs("all")
     runs = published(root / "results/mini", planned)
     found = [gather(one, MINI, root / "results/mini") for one in MINI.experiments.values()]
-    lines = ["# The paper in miniature", "", wrap(f"**{MINI.caveats[0]}**"), "", wrap(INTRODUCTION), ""]
-    lines += [*_setting(), *_runs(runs, len(planned), found)]
+    lines = [
+        "# The paper in miniature",
+        "",
+        wrap(f"**{MINI.caveats[0]}**"),
+        "",
+        wrap(INTRODUCTION),
+        "",
+    ]
+    lines += [_setting(), "", *_runs(runs, len(planned), found)]
     if runs:
         lines += _claims(verdicts(MINI, root / "results/mini"))
         for one in found:
@@ -56,21 +63,19 @@ def published(place: Path, planned: Sequence[PlannedRun]) -> list[Run]:
     return runs
 
 
-def _setting() -> Iterator[str]:
+def _setting() -> str:
     """What all runs share."""
-    sizes = MINI.sizes
-    config = configure(sizes["tasks"][0], **sizes["set"])
-    tasks = ", ".join(f"`{task}`" for task in (*sizes["tasks"], *sizes["robots"]))
-    network, sac = config.network, config.sac
-    yield wrap(
-        f"Tasks: {tasks}. Pictures of {config.image_size} pixels, {network.layers} convolutions of "
-        f"{network.filters} filters, hidden layers of {network.hidden}, batches of "
-        f"{config.batch_size}, {sac.n_step}-step returns, {config.decisions:,} decisions of one "
-        f"environment, all of which the replay holds; seeds {MINI.seeds}. Final agents play "
-        f"{sizes['episodes']} episodes a mode, the robot's 25, with their most likely actions. "
-        "[`editions.toml`](../src/svea/paper/editions.toml) has all of it, with the reasons."
+    tasks, robots, values = (MINI.sizes[key] for key in ("tasks", "robots", "set"))
+    names = ", ".join(f"`{task}`" for task in (*tasks, *robots))
+    config = configure(tasks[0], **values)
+    return (
+        f"Tasks: {names}. {config.network.layers} convolutions of {config.network.filters} "
+        f"filters, hidden layers of {config.network.hidden}, batches of {config.batch_size}, "
+        f"{config.sac.n_step}-step returns, one environment, a replay of the whole run; seeds "
+        f"{MINI.seeds}. Final agents play {MINI.sizes['episodes']} episodes a mode (robot: 25) "
+        "with their most likely actions. [`editions.toml`](../src/svea/paper/editions.toml) has "
+        "all of it for every experiment, with the reasons."
     )
-    yield ""
 
 
 def _runs(runs: Sequence[Run], planned: int, found: Sequence[ExperimentResults]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from svea import cli, studies
 from svea.config.modes import ROBOT_TASKS
 from svea.core.errors import UserError
 from svea.paper import Paper
-from svea.paper.claims import CLAIMS, Difference, t_quantile, verdicts
+from svea.paper.claims import CLAIMS, Claim, Difference, t_quantile, verdicts
 from svea.paper.experiments import EDITIONS, EXPERIMENTS, PAPER, Edition
 from svea.paper.pages import DRAWN, gather
 from svea.studies import Grid
@@ -203,8 +203,8 @@ def test_a_claim_is_decided_by_its_interval(
     ours: list[float], theirs: list[float], margin: float, word: str
 ) -> None:
     found = Difference.of([(ours, theirs)])
-    claim: Any = SimpleNamespace(margin=margin)
-    assert found is not None and found.verdict(claim, "return").word == word
+    claim = Claim("", "", "", (), margin=margin)
+    assert found is not None and found.verdict(claim).word == word
 
 
 def test_what_was_shown_by_chance_is_called_so() -> None:
@@ -212,8 +212,8 @@ def test_what_was_shown_by_chance_is_called_so() -> None:
     import numpy as np
 
     draws = np.random.default_rng(0).normal(size=(1000, 3, 2, 3))
-    claim: Any = SimpleNamespace(margin=0.0)
-    words = [Difference.of(one.tolist()).verdict(claim, "return").word for one in draws]
+    found = [Difference.of(one.tolist()) for one in draws]
+    words = [one.verdict(Claim("", "", "", ())).word for one in found if one]
     assert 0.02 < 1 - words.count("undecided") / len(words) < 0.08
 
 

@@ -105,22 +105,23 @@ class Difference:
         """The difference."""
         return self.ours - self.theirs
 
-    def verdict(self, claim: Claim, measure: str, before: str = "", more: str = "") -> Verdict:
+    def verdict(self, claim: Claim, before: str = "", more: str = "") -> Verdict:
         """What it decides about a claim: whether it is above what the margin allows."""
-        show = {"success": rate, "variance": significant, "seconds": significant}.get(
-            measure, number
-        )
-        percent = ""
-        if measure == "return" and self.theirs > 0:
-            percent = f"{100 * (self.ours / self.theirs - 1):+.0f} %: "
+        show = SHOWN.get(claim.measure, number)
+        if claim.measure == "return" and self.theirs > 0:
+            before += f"{100 * (self.ours / self.theirs - 1):+.0f} %: "
         ends = interval(self.gain - self.half, self.gain + self.half, show)
-        shown = f"{show(self.ours)} against {show(self.theirs)}, difference {show(self.gain)}"
-        ours = f"{before}{percent}{' '.join(filter(None, [shown, ends]))}{more}"
+        between = f"{show(self.ours)} against {show(self.theirs)}, difference {show(self.gain)}"
+        ours = f"{before}{f'{between} {ends}'.rstrip()}{more}"
         lead = self.gain + claim.margin * abs(self.theirs)
         if not math.isfinite(self.half):
             return Verdict(claim, ours, smallest="none: one seed")
         word = HOLDS if lead > self.half else FAILS if lead < -self.half else UNDECIDED
         return Verdict(claim, ours, word, show(self.half))
+
+
+SHOWN = {"success": rate, "variance": significant, "seconds": significant}
+"""How the numbers of some measures are written."""
 
 
 def t_quantile(freedom: float) -> float:
@@ -168,34 +169,30 @@ def _comparison(claim: Claim, evidence: Evidence) -> Verdict | None:
     tasks = [task for task in claim.tasks if task in one.tasks]
     other = "" if tasks or not claim.tasks else f" (on {', '.join(one.tasks)})"
     both = [next(s for s in one.settings if s.label == name) for name in claim.sides]
-    return _decided(claim, found, both, tasks or one.tasks, claim.measure, more=other)
+    difference = _between(found, both, claim, tasks or one.tasks)
+    return difference.verdict(claim, more=other) if difference else None
 
 
-def _decided(
-    claim: Claim,
-    found: ExperimentResults,
-    both: Sequence[Setting],
-    tasks: Iterable[str],
-    measure: str,
-    **verdict: str,
-) -> Verdict | None:
-    """The verdict of a difference between two settings; None where runs are missing."""
-    difference = Difference.of(
-        [found.scores(task, one, measure, claim.mode) for one in both] for task in tasks
+def _between(
+    found: ExperimentResults, both: Iterable[Setting], claim: Claim, tasks: Iterable[str] = ()
+) -> Difference | None:
+    """The difference of two settings in what a claim is about; None where runs are missing."""
+    both, tasks = list(both), tasks or found.experiment.tasks
+    return Difference.of(
+        [found.scores(task, one, claim.measure, claim.mode) for one in both] for task in tasks
     )
-    return difference.verdict(claim, measure, **verdict) if difference else None
 
 
 def _stability(claim: Claim, evidence: Evidence) -> Verdict | None:
     """In how many pairs SVEA's area under the training curve is larger."""
     one, pairs = evidence["fig-stability"], []
     for task, augment in itertools.product(one.experiment.tasks, AUGMENTS):
-        both = (_setting(one.experiment, method, augment) for method in ("svea", "drq"))
+        both = (_setting(one, method, augment) for method in ("svea", "drq"))
         pairs.append([one.scores(task, setting, "area") for setting in both])
     known = [pair for pair in pairs if all(pair)]
     wins = sum(bool(np.mean(ours) > np.mean(theirs)) for ours, theirs in known)
     difference, count = Difference.of(known), _count(wins, len(known), len(pairs))
-    return difference.verdict(claim, "area", count) if difference else None
+    return difference.verdict(claim, count) if difference else None
 
 
 def _benchmark(claim: Claim, evidence: Evidence) -> Verdict | None:
@@ -205,19 +202,20 @@ def _benchmark(claim: Claim, evidence: Evidence) -> Verdict | None:
     def mean(task: str, setting: Setting, mode: str) -> float:
         return (hard if mode == "video_hard" else one).mean(task, setting, mode)
 
-    tasks = one.experiment.tasks
-    means = {
-        setting: float(np.mean([mean_of(one.scores(t, setting, "benchmark")) for t in tasks]))
-        for setting in one.experiment.settings
-    }
-    known = {setting: value for setting, value in means.items() if math.isfinite(value)}
-    sides = [[s for s in known if (s.method == "svea") == ours] for ours in (True, False)]
+    means = {}
+    for setting in one.experiment.settings:
+        each = [mean_of(one.scores(t, setting, claim.measure)) for t in one.experiment.tasks]
+        if np.isfinite(each).all():
+            means[setting] = np.mean(each)
+    sides = [[s for s in means if (s.method == "svea") == ours] for ours in (True, False)]
     if not all(sides):
         return None
-    both = [max(side, key=known.__getitem__) for side in sides]
-    before = _count(*best_cells(mean, one.experiment, hard.experiment), 3 * len(tasks))
+    both = [max(side, key=lambda setting: means[setting]) for side in sides]
+    wins, decided = best_cells(mean, one.experiment, hard.experiment)
+    count = _count(wins, decided, 3 * len(one.experiment.tasks))
     more = f" ({' against '.join(setting.label for setting in both)})"
-    return _decided(claim, one, both, tasks, "benchmark", before=before, more=more)
+    difference = _between(one, both, claim)
+    return difference.verdict(claim, count, more) if difference else None
 
 
 def best_cells(
@@ -241,22 +239,18 @@ def best_cells(
 
 def _wall_time(claim: Claim, evidence: Evidence) -> Verdict | None:
     """How much longer the first DrQ takes that is as sample efficient as SVEA."""
-    one = evidence["fig-km"]
-    tasks, svea = one.experiment.tasks, _setting(one.experiment, "svea", "conv")
-    last = None
+    one, last = evidence["fig-km"], None
     for setting in (s for s in one.experiment.settings if s.method == "drq"):
-        area, seconds = (
-            Difference.of([one.scores(t, s, measure) for s in (setting, svea)] for t in tasks)
-            for measure in ("area", "seconds")
-        )
+        claims = [replace(claim, measure=measure) for measure in ("area", "seconds")]
+        both = (setting, _setting(one, "svea", "conv"))
+        area, seconds = (_between(one, both, each) for each in claims)
         if area is None or seconds is None:
             return None
         if area.gain >= 0:
-            ratio = f"{seconds.ours / seconds.theirs:.1f}x ({setting.label}); "
-            return seconds.verdict(claim, "seconds", ratio)
-        last = area.verdict(claim, "area", f"none is as sample efficient: {setting.label} ")
-    word = HOLDS if last and last.word == FAILS else UNDECIDED
-    return last and replace(last, word=word)
+            ratio = f"{seconds.ours / seconds.theirs:.1f}x ({setting.label}); seconds a decision "
+            return seconds.verdict(claims[1], ratio)
+        last = area.verdict(claims[0], f"none is as sample efficient: {setting.label} ")
+    return last and replace(last, word=HOLDS if last.word == FAILS else UNDECIDED)
 
 
 RULES: dict[str, Callable[[Claim, Evidence], Verdict | None]] = {
@@ -268,13 +262,13 @@ RULES: dict[str, Callable[[Claim, Evidence], Verdict | None]] = {
 CLAIMS = {name: Claim(**with_tuples(own)) for name, own in read_table("claims.toml").items()}
 
 
-def _setting(one: Experiment, method: str, augment: str) -> Setting:
+def _setting(one: ExperimentResults, method: str, augment: str) -> Setting:
     """The setting of an experiment with a method and augmentation."""
-    return next(s for s in one.settings if (s.method, s.augment) == (method, augment))
+    settings = one.experiment.settings
+    return next(s for s in settings if (s.method, s.augment) == (method, augment))
 
 
 def _count(wins: int, decided: int, planned: int) -> str:
     """A count as the paper gives it, with a word where not everything could be decided."""
-    return f"{wins} of {decided}" + (
-        "; " if decided == planned else f" decided so far ({planned} in all); "
-    )
+    rest = "" if decided == planned else f" decided so far ({planned} in all)"
+    return f"{wins} of {decided}{rest}; "

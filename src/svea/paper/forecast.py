@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections.abc import Sequence
 
@@ -22,7 +21,6 @@ from svea.evaluation.episodes import episodes_in
 from svea.studies import PlannedRun
 
 DECISIONS = 25  # that are timed of each task
-OF_ALL = 100  # episodes of a mode, where every world is shown once
 
 
 def forecast(runs: Sequence[PlannedRun]) -> list[str]:
@@ -31,7 +29,7 @@ def forecast(runs: Sequence[PlannedRun]) -> list[str]:
     Other kinds of updates take longer by their arithmetic, and evaluations as long as the decisions
     that they make. Augmentations, harder modes, start-up and saving are left out.
     """
-    kinds = {_kind(run.config): run.config for run in reversed(runs)}
+    kinds = {_kind(run.config): run.config for run in runs}
     tasks = dict.fromkeys(run.config.task for run in runs)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -42,37 +40,33 @@ def forecast(runs: Sequence[PlannedRun]) -> list[str]:
         rows = time_environments(tasks, ["train"], DECISIONS, 1, image_size=48)
         # Of a busy machine: by how much a core by itself would have been faster.
         share = min(1.0, (time.process_time() - used) / (time.perf_counter() - wall))
-        gflop = {}
+        update_ms = {}
         for kind, config in kinds.items():
-            gflop[kind] = _gflop(_bare(config))
+            update_ms[kind] = share * timed.ms * _gflop(_bare(config)) / timed.gflop
             steps.finish("counting")
     torch.set_num_threads(threads)
-    update_ms, decision_ms = share * timed.ms, {row.task: share * row.ms for row in rows}
+    decision_ms = {row.task: share * row.ms for row in rows}
     seconds = [
-        run.decisions * update_ms / 1e3 * gflop[_kind(run.config)] / timed.gflop
-        + _played(run) * decision_ms[run.config.task] / 1e3
+        (run.decisions * update_ms[_kind(run.config)] + _played(run) * decision_ms[run.config.task])
+        / 1e3
         for run in runs
     ]
-    cores, longest = usable_cores(), max(seconds)
+    cores, total, longest = usable_cores(), sum(seconds), max(seconds)
     return [
-        f"forecast for this machine: {sum(seconds) / 3600:,.1f} hours of one core for "
+        f"forecast for this machine: {total / 3600:,.1f} hours of one core for "
         f"{plural(len(runs), 'run')}, the longest {duration(longest)}; with {cores} at once about "
-        f"{duration(max(sum(seconds) / cores, longest))}",
-        f"(timed now, at a load of {os.getloadavg()[0]:.1f} on {plural(cores, 'core')}: an update "
-        f"of {timed.method} {update_ms:.1f} ms of a core, a decision "
-        f"{min(decision_ms.values()):.1f} to {max(decision_ms.values()):.1f} ms)",
+        f"{duration(max(total / cores, longest))} (timed now, one thread: an update of "
+        f"{timed.method} {share * timed.ms:.1f} ms, decisions {min(decision_ms.values()):.1f} to "
+        f"{max(decision_ms.values()):.1f} ms)"
     ]
 
 
 def _played(run: PlannedRun) -> int:
     """Decisions that a run makes, those of its evaluations too."""
-    config, episodes = run.config, 0
-    if config.eval_every:
-        times = -(-config.decisions // config.eval_every) + config.eval_first
-        episodes = times * len(config.eval_modes) * config.eval_episodes
-    for mode in run.modes:
-        final = episodes_in(run.episodes, mode)
-        episodes += final if isinstance(final, int) else OF_ALL
+    config = run.config
+    times = -(-config.decisions // config.eval_every) + config.eval_first
+    final = sum(int(episodes_in(run.episodes, mode)) for mode in run.modes)
+    episodes = times * len(config.eval_modes) * config.eval_episodes + final
     return config.decisions + episodes * config.episode_length
 
 
@@ -88,6 +82,6 @@ def _bare(config: Config) -> Config:
 
 def _gflop(config: Config) -> float:
     """The arithmetic of an update."""
-    agent = make_agent(config, ACTIONS, CPU)
-    learner = speed.Learner(agent, noise_replay(config, CPU, 200), config.batch_size)
+    replay = noise_replay(config, CPU, 200)
+    learner = speed.Learner(make_agent(config, ACTIONS, CPU), replay, config.batch_size)
     return least_work(learner)[0] / 1e9

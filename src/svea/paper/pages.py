@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from svea.config import to_dict
 from svea.config.presets import differences
@@ -75,7 +76,7 @@ MEASURED = {
 """What the tables of some kinds of experiments show beside returns."""
 
 
-def mean_of(values: Sequence[float] | np.ndarray) -> float:
+def mean_of(values: ArrayLike) -> float:
     """The mean; nan of nothing."""
     return stats.mean_and_std(values)[0]
 
@@ -177,10 +178,8 @@ def gather(experiment: Experiment, edition: Edition, runs: Path) -> ExperimentRe
 
 def _is_complete(run: Run, experiment: Experiment) -> bool:
     """Whether a run has reached its end, and has played and analysed what the experiment shows."""
-    played = {record["mode"] for record in run.agent_episodes}
-    return (
-        run.finished and played >= {*experiment.modes} and {*experiment.analyses} <= {*run.analyses}
-    )
+    there = {*run.analyses, *(record["mode"] for record in run.agent_episodes)}
+    return run.finished and there >= {*experiment.modes, *experiment.analyses}
 
 
 def _read(runs: Path, cell: Sequence[PlannedRun], problems: list[str]) -> list[Run]:
@@ -204,9 +203,7 @@ def require_planned(folder: Path, planned: PlannedRun) -> None:
         known = {name: value for name, value in there.items() if name not in ABOUT_RUN}
         longer = known["decisions"] > planned.decisions
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(
-            f"{folder} has no {layout.CONFIG} that can be read; it is left out"
-        ) from error
+        raise UserError(f"{folder / layout.CONFIG} cannot be read: {error}") from error
     found = differences(known, to_dict(planned.config))
     if longer:
         found.append(f"decisions: {known['decisions']:,} there, {planned.decisions:,} here")
@@ -219,11 +216,6 @@ def require_planned(folder: Path, planned: PlannedRun) -> None:
 
 def render(found: ExperimentResults, out: Path) -> tuple[Path, str]:
     """Write an experiment's page, pictures and numbers; returns the page and its text."""
-    if not any(found.runs.values()):
-        raise UserError(
-            f"no run of {found.experiment.name} is there yet: the same command without "
-            "--render trains them"
-        )
     name = "-".join(filter(None, [found.experiment.name, found.edition.suffix]))
     drawn = draw(found)
     pictures = {f"{name}-{what}.png": plots.to_png(figure) for what, figure, _ in drawn}
