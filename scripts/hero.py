@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 from svea.core.words import number
 from svea.data.clips import VARIABLE
 from svea.evaluation.film import Recording, record
-from svea.evaluation.play import fingerprint
+from svea.evaluation.requests import fingerprint
 from svea.results.read import read_run
 from svea.runs import zoo
 from svea.runs.load import load_agent, load_config

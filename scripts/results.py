@@ -45,7 +45,7 @@ from svea.core import files
 from svea.core.words import number, plural, size
 from svea.data.clips import DMCGB, source_of
 from svea.envs import describe
-from svea.evaluation.play import fingerprint
+from svea.evaluation.requests import fingerprint
 from svea.results import plots, published, stats
 from svea.results.groups import Group, group_runs
 from svea.results.read import Run, read_run

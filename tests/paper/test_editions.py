@@ -221,10 +221,10 @@ def test_a_forecast_is_arithmetic_and_decisions(monkeypatch: pytest.MonkeyPatch)
     from svea.paper import forecast
 
     runs = Paper(edition="mini", seeds="0").runs("fig-vit")
-    one = SimpleNamespace(ms=10.0, gflop=2.0, method="svea")
+    one = {"ms": 10.0, "gflop": 2.0, "method": "svea"}
     monkeypatch.setattr(forecast, "time_update", lambda *_, **__: one)
     monkeypatch.setattr(forecast, "_gflop", lambda config: 4.0)
-    rows = [SimpleNamespace(task=task, ms=2.0) for task in MINI.sizes["tasks"]]
+    rows = [{"task": task, "ms": 2.0} for task in MINI.sizes["tasks"]]
     monkeypatch.setattr(forecast, "time_environments", lambda *_, **__: rows)
     clock, half = itertools.count(), itertools.count(0, 0.5)  # another program has half of a core
     clocks = SimpleNamespace(perf_counter=clock.__next__, process_time=half.__next__)

@@ -191,9 +191,8 @@ class Edition:
         what = {k: v for k, v in self.changes.items() if k not in how}
         if what:
             changed = ", ".join(f"{name}={value}" for name, value in what.items())
-            found.append(
-                f"CHANGED from the {self.sizes.get('title', PAPER)}'s settings: {changed}. Not a replication."
-            )
+            whose = self.sizes.get("title", PAPER)
+            found.append(f"CHANGED from the {whose}'s settings: {changed}. Not a replication.")
         return found
 
     @property

@@ -42,22 +42,22 @@ def forecast(runs: Sequence[PlannedRun]) -> list[str]:
         share = min(1.0, (time.process_time() - used) / (time.perf_counter() - wall))
         update_ms = {}
         for kind, config in kinds.items():
-            update_ms[kind] = share * timed.ms * _gflop(_bare(config)) / timed.gflop
+            update_ms[kind] = share * timed["ms"] * _gflop(_bare(config)) / timed["gflop"]
             steps.finish("counting")
     torch.set_num_threads(threads)
-    decision_ms = {row.task: share * row.ms for row in rows}
+    decision_ms = {row["task"]: share * row["ms"] for row in rows}
     seconds = [
         (run.decisions * update_ms[_kind(run.config)] + _played(run) * decision_ms[run.config.task])
         / 1e3
         for run in runs
     ]
     cores, total, longest = usable_cores(), sum(seconds), max(seconds)
+    least, most = min(decision_ms.values()), max(decision_ms.values())
     return [
         f"forecast for this machine: {total / 3600:,.1f} hours of one core for "
         f"{plural(len(runs), 'run')}, the longest {duration(longest)}; with {cores} at once about "
         f"{duration(max(total / cores, longest))} (timed now, one thread: an update of "
-        f"{timed.method} {share * timed.ms:.1f} ms, decisions {min(decision_ms.values()):.1f} to "
-        f"{max(decision_ms.values()):.1f} ms)"
+        f"{timed['method']} {share * timed['ms']:.1f} ms, decisions {least:.1f} to {most:.1f} ms)"
     ]
 
 

@@ -64,7 +64,10 @@ MEASURES: dict[str, tuple[str, Callable[[Run, str], float]]] = {
         "area under the training curve",
         lambda run, mode: mean_of(summary.areas([run], mode)),
     ),
-    "variance": ("variance of the Q-target", lambda run, _: mean_of(run.variance_curve().returns)),
+    "variance": (
+        "variance of the Q-target",
+        lambda run, _: mean_of(run.evaluation_curve(None, "q_target_variance").returns),
+    ),
     "seconds": ("seconds a decision", lambda run, _: summary.seconds_per_decision([run])),
 }
 """What can be measured of a finished run, perhaps in a mode: its name, and the number or nan."""
