@@ -44,7 +44,7 @@ def page(root: Path) -> str:
         wrap(INTRODUCTION),
         "",
     ]
-    lines += [_setting(), "", *_runs(runs, len(planned), found)]
+    lines += [wrap(_setting()), "", *_runs(runs, len(planned), found)]
     if runs:
         lines += _claims(verdicts(MINI, root / "results/mini"))
         for one in found:
