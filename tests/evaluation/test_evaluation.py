@@ -255,7 +255,8 @@ def test_a_run_that_fails_keeps_no_other_from_being_evaluated(run: Path, tmp_pat
     assert "does not fit toy:make, which has train" in unfit
     assert unfit.endswith(f"({broken}, {run})")
     assert "no config.json" in no_config and "missing" in no_config
-    assert "no checkpoint" in no_checkpoint and scoring.exit_code == 2
+    assert str(broken) in no_checkpoint and "has no weights" in no_checkpoint
+    assert scoring.exit_code == 2
 
 
 @pytest.mark.parametrize("restarts", [True, False])
