@@ -39,7 +39,7 @@ BUDGET = {
 }  # fmt: skip
 """Lines of Python that each room may have. A change that raises one lowers another or says why."""
 
-SUMS = {"all but the wings": 26_550, "src": 33_980, "files in src": 170, "tests and tools": 30_550}
+SUMS = {"all but the wings": 26_550, "src": 33_980, "files in src": 170, "tests and tools": 30_600}
 """The same for what rooms are together. A feature with many tests raises them by what it needs."""
 
 SIDE = {
