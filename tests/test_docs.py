@@ -29,6 +29,7 @@ QUOTED = [
     if block[0]
 ]
 COMMAND = re.compile(r"^ {4}(?:\$ |srun )?svea ((?:\\\n|[^\n#])*)|`svea ([a-z][^`]*)`", re.M)
+HOP = re.compile(r"^\| \d+ \| \[`\S+`\]\(\.\./(\S+)\) \| (.*?) \|", re.M)  # (file, names)
 PARTS = {  # second words that have a help of their own
     "bench": {"update", "env", "augment", "train"},
     "analyze": {"q-variance", "q-gap", "walltime", "saliency", "tid"},
@@ -72,14 +73,33 @@ def test_the_architecture_page_has_every_room_and_names_what_is_in_its_files() -
     assert layers == {room: str(layer + 1) for room, (layer, _) in SIDE.items()}
     doors = dict(re.findall(r"^\| `(\w+)` \| .* \| `(\w+)` \|$", page, re.M))
     assert doors == {wing: next(iter(rooms)) for wing, rooms in WINGS.items()}
-    hops = re.findall(r"^\| \d+ \| \[`\S+`\]\(\.\./(\S+)\) \| (.*?) \|", page, re.M)
-    assert len(hops) > 15
+    hops = HOP.findall(page)
     for file, names in hops:
         text = (ROOT / file).read_text()
         for name in re.findall(r"`([\w.]+)`", names):
             owner, _, function = name.rpartition(".")
             assert re.search(rf"^ *(?:def|class) {function}\b", text, re.M), f"{file}: {name}"
             assert not owner or f"class {owner}" in text, f"{file}: {name}"
+
+
+@pytest.mark.parametrize(
+    ("path", "most"), [("transition", 12), ("result", 18), ("option", 15), ("study", 15)]
+)
+def test_paths_have_no_more_files_than_they_may(path: str, most: int) -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    section = page.partition(f"## The path of a{'n' * (path == 'option')} {path}")[2]
+    files = {file for file, _ in HOP.findall(section.partition("\n## ")[0])}
+    said = re.search(r"\*\*(\d+) files\*\*", section)
+    assert said and int(said[1]) == len(files) <= most
+
+
+def test_ten_kinds_of_changes_have_their_files_and_a_test() -> None:
+    page = (ROOT / "docs/architecture.md").read_text().partition("## Where does my change go")[2]
+    rows = re.findall(r"^\| \*\*.*$", page, re.M)
+    assert len(rows) == 10
+    for row in rows:
+        _, files, like, test = row.strip("|").split("|")
+        assert "src/svea/" in files and "`" in like and "](../tests/" in test, row
 
 
 def test_methods_has_a_section_or_row_for_every_method_base_encoder_and_task() -> None:
