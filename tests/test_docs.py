@@ -151,9 +151,7 @@ def test_the_page_about_logging_has_every_field_of_the_log() -> None:
         assert row and names <= set(re.findall(r"`(\w+)`", row[1])), kind
 
 
-def test_every_command_on_a_page_has_a_verb_and_flags_that_exist(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_on_a_page_has_a_verb_and_flags_that_exist(monkeypatch, capsys):
     from svea.cli import VERBS, main
 
     monkeypatch.setenv("COLUMNS", "200")

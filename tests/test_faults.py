@@ -68,18 +68,14 @@ def test_saving_in_place_would_be_lost(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(tally.losses) > tally.tried / 4
 
 
-def test_a_file_that_runs_a_program_would_be_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_runs_a_program_would_be_lost(tmp_path, monkeypatch):
     mark = tmp_path / "canary"
     hostile_file = ("canary", tmp_path, lambda: mark.touch())
     monkeypatch.setattr(hostile, "files_in", lambda folder, mark: [hostile_file])
     assert "it ran a program" in hostile.hostile(range(1), SEED, tmp_path).losses[0]
 
 
-def test_a_file_that_takes_the_memory_would_be_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_takes_the_memory_would_be_lost(tmp_path, monkeypatch):
     def take() -> None:
         """Fresh pages: memory that this process once freed may be kept for it, and be no growth."""
         pages = mmap.mmap(-1, 300 * 2**20)
@@ -89,18 +85,14 @@ def test_a_file_that_takes_the_memory_would_be_lost(
     assert "MB" in hostile.hostile(range(1), SEED, tmp_path).losses[0]
 
 
-def test_damage_that_no_hash_notices_would_be_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_that_no_hash_notices_would_be_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "verify", lambda path, wanted, limit: None)
     weights = lambda folder: {"weights": damage.data_kinds(folder)["weights"]}  # noqa: E731
     tally = damage.damage(range(20), SEED, tmp_path, harm=damage.flip, make_kinds=weights)
     assert len(tally.losses) > 10
 
 
-def test_a_verb_that_accepts_a_special_file_would_be_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_verb_that_accepts_a_special_file_would_be_lost(tmp_path, monkeypatch):
     monkeypatch.setattr("svea.cli.main", lambda words: 0)
     assert "exit code 0" in hostile.special_files(range(1), SEED, tmp_path).losses[0]
 

@@ -26,9 +26,7 @@ REMOVED = {
 flags = runpy.run_path(str(ROOT / "tools/freeze.py"))["flags"]
 
 
-def test_a_stored_run_continues_and_is_evaluated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stored_run_continues_and_is_evaluated(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(FIXTURES / "run", "run")
     config, log = json.loads(Path("run/config.json").read_text()), Path("run/metrics.jsonl")
@@ -43,9 +41,7 @@ def test_a_stored_run_continues_and_is_evaluated(
     assert record["decision"] == 80
 
 
-def test_stored_records_make_the_same_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_records_make_the_same_tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(FIXTURES / "records", "records")
     assert call(["report", "records", "-o", "page.html", "--figures", "figures"]) == 0

@@ -82,9 +82,7 @@ def test_the_methods_of_the_papers_comparison() -> None:
     assert [name for name, method in METHODS.items() if method.own_heads] == ["pad"]
 
 
-def test_off_a_terminal_every_method_is_one_plain_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_off_a_terminal_every_method_is_one_plain_line(monkeypatch, capsys):
     from svea.cli import main
 
     monkeypatch.setenv("COLUMNS", "40")

@@ -124,9 +124,7 @@ def test_the_search_lists_every_candidate_with_its_score(script: ModuleType, res
         assert four == script.number(mean_of_four(task)) and score == script.number(both)
 
 
-def test_candidates_are_chosen_on_some_seeds_and_shown_on_others(
-    script: ModuleType, results: Any
-) -> None:
+def test_candidates_are_chosen_on_some_seeds_and_shown_on_others(script, results):
     """The seeds that chose, again from their records; no table of results counts them."""
     returns: dict[tuple[str, int, str, str], list[float]] = {}
     for folder in (ROOT / "results/search-100k").iterdir():
@@ -178,9 +176,7 @@ def test_the_comparison_takes_agents_at_its_length_alone(script: ModuleType, res
     assert rows["walker_walk", "drq"][3] == "748"
 
 
-def test_means_over_tasks_are_of_all_five_and_each_task_counts_once(
-    script: ModuleType, results: Any
-) -> None:
+def test_means_over_tasks_are_of_all_five_and_each_task_counts_once(script, results):
     listed = map(texts, results.comparison.settings().lines())
     rows = {row[1]: row for row in listed if row[0].startswith("mean")}
     assert {"svea-drift", "svea + conv"} <= set(rows)
@@ -195,9 +191,7 @@ def test_means_over_tasks_are_of_all_five_and_each_task_counts_once(
         assert cell == script.number(np.mean(means))
 
 
-def test_geometry_and_lights_are_of_agents_that_played_all_of_their_modes(
-    script: ModuleType, results: Any
-) -> None:
+def test_geometry_and_lights_are_of_agents_that_played_all_of_their_modes(script, results):
     table = results.comparison.kinds()
     column = [c.title for c in table.columns].index("`svea-drift`")
     shown = {row[0]: row[column] for row in map(texts, table.lines())}
@@ -215,9 +209,7 @@ def test_geometry_and_lights_are_of_agents_that_played_all_of_their_modes(
     assert shown["mean of lights"] == script.number(np.mean([found[mode] for mode in lights]))
 
 
-def test_geometry_and_lights_are_of_the_seeds_that_show_where_both_were_played(
-    script: ModuleType,
-) -> None:
+def test_geometry_and_lights_are_of_the_seeds_that_show_where_both_were_played(script):
     module = sys.modules["comparison"]
     modes = ["train", *(mode for members in module.KINDS.values() for mode in members)]
 
@@ -231,9 +223,7 @@ def test_geometry_and_lights_are_of_the_seeds_that_show_where_both_were_played(
     assert {texts(row[1:]) for row in table.lines()} == {("1.0", "3.0")}
 
 
-def test_a_task_with_more_seeds_counts_no_more_and_missing_seeds_are_named(
-    script: ModuleType,
-) -> None:
+def test_a_task_with_more_seeds_counts_no_more_and_missing_seeds_are_named(script):
     def played(value: float, episodes: int) -> dict[str, list[float]]:
         return {f"episode {k}": [value] for k in range(episodes)}
 
@@ -285,9 +275,7 @@ LINE = (ROOT / "results/runs" / RUN / "eval.jsonl").read_text().splitlines()[3]
 
 
 @pytest.mark.parametrize("said", damaged(LINE))
-def test_nothing_is_published_from_a_damaged_run(
-    said: str, script: ModuleType, tmp_path: Path
-) -> None:
+def test_nothing_is_published_from_a_damaged_run(said, script, tmp_path):
     folder = tmp_path / RUN
     shutil.copytree(ROOT / "results/runs" / RUN, folder)
     damaged(LINE)[said](folder)

@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -173,9 +172,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def browser(
-    site: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[chromium.Browser, str]]:
+def browser(site, tmp_path_factory):
     tab = chromium.Browser(tmp_path_factory.mktemp("profile"))
     handler = functools.partial(Quiet, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -195,9 +192,7 @@ def go(browser: tuple[chromium.Browser, str], page: str) -> chromium.Browser:
 
 
 @pytest.mark.slow
-def test_every_page_is_whole_at_the_width_of_a_desk_and_of_a_phone(
-    site: Path, browser: tuple[chromium.Browser, str]
-) -> None:
+def test_every_page_is_whole_at_the_width_of_a_desk_and_of_a_phone(site, browser):
     problems = []
     for path in sorted(site.rglob("*.html")):
         page = path.relative_to(site).as_posix()

@@ -94,16 +94,12 @@ def test_the_second_table_covers_every_recipe() -> None:
 
 
 @pytest.mark.parametrize(("base", "recipe", "options"), CASES)
-def test_updates_equal_a_plain_rederivation(
-    base: type[Agent], recipe: str, options: RecipeOptions
-) -> None:
+def test_updates_equal_a_plain_rederivation(base, recipe, options):
     check(telling(make_agent(recipe, options, base)), PLAIN[base](recipe, options))
 
 
 @pytest.mark.parametrize(("base", "recipe", "options"), MASKED)
-def test_updates_behind_a_masker_equal_a_plain_rederivation(
-    base: type[Agent], recipe: str, options: RecipeOptions
-) -> None:
+def test_updates_behind_a_masker_equal_a_plain_rederivation(base, recipe, options):
     masker = MaDiOptions(learning_rate=5e-3, filters=4)
     agent, reference = make_agent(recipe, options, base, masker=masker), PLAIN[base]
     check(telling(agent), reference(recipe, options, masker.learning_rate))
@@ -114,9 +110,7 @@ def test_updates_behind_a_masker_equal_a_plain_rederivation(
 @pytest.mark.parametrize(
     ("recipe", "options"), [("svea", RecipeOptions(alpha=0.8, beta=0.3)), ("drq", RecipeOptions())]
 )
-def test_variants_of_dqn_equal_a_plain_rederivation(
-    recipe: str, options: RecipeOptions, double: bool, dueling: bool
-) -> None:
+def test_variants_of_dqn_equal_a_plain_rederivation(recipe, options, double, dueling):
     numbers = replace(OPTIONS[DQN], double=double, dueling=dueling)
     agent, reference = telling(make_agent(recipe, options, DQN, options=numbers)), PlainDQN(recipe)
     reference.options, reference.double = options, double
@@ -125,9 +119,7 @@ def test_variants_of_dqn_equal_a_plain_rederivation(
 
 
 @pytest.mark.parametrize(("base", "encoder_tau"), [(DDPG, 0.05), (DQN, 1.0)])
-def test_the_target_has_a_trunk_only_where_the_encoder_follows_slowly(
-    base: type[Agent], encoder_tau: float
-) -> None:
+def test_the_target_has_a_trunk_only_where_the_encoder_follows_slowly(base, encoder_tau):
     options = replace(OPTIONS[base], encoder_tau=encoder_tau)
     agent, reference = telling(make_agent("svea", base=base, options=options)), PLAIN[base]("svea")
     reference.encoder_tau = encoder_tau
@@ -141,9 +133,7 @@ def test_the_target_has_a_trunk_only_where_the_encoder_follows_slowly(
 
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("recipe", [*CAREFUL, "svea-augmented-target", "mix-all", "drq+aug"])
-def test_the_target_sees_the_strong_view_only_where_the_recipe_says_so(
-    recipe: str, base: type[Agent]
-) -> None:
+def test_the_target_sees_the_strong_view_only_where_the_recipe_says_so(recipe, base):
     batch = make_batch(discrete=base.discrete)
     agents = [make_agent(recipe, base=base, **strong) for strong in ({}, {"strong": poison})]
     clean, poisoned = (a.q_target(batch, a.views(batch.next_observations)) for a in agents)

@@ -85,9 +85,7 @@ UNIFORM = (DISCOUNT * WIDTH) ** 2 / 12
         ("clean-target", {}, 0.0),
     ],
 )
-def test_the_variance_is_that_of_the_view_alone(
-    recipe: str, options: dict[str, int], expected: float
-) -> None:
+def test_the_variance_is_that_of_the_view_alone(recipe, options, expected):
     # The policy's noise is held fixed, so that a hundredfold of it changes nothing.
     for noise in (0.0, 100.0):
         found = q_target_variance(guesser(recipe, noise, **options), batch(), 400, seeded())

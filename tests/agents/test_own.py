@@ -123,9 +123,7 @@ def test_what_is_not_a_method_is_named(name: str, named: str) -> None:
         (((("weak", 1.0),), "weak", ()), r"\(\)"),
     ],
 )
-def test_a_recipe_that_cannot_be_fed_is_refused(
-    row: Any, named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recipe_that_cannot_be_fed_is_refused(row, named, monkeypatch):
     monkeypatch.setattr(own_networks, "misspelt", Method(Recipe(*row)))
     with pytest.raises(UserError, match=named):
         find_method("own_networks:misspelt")

@@ -86,9 +86,7 @@ def test_every_field_has_one_role() -> None:
         ("recipe.beta", -0.5, "0 to 1000000000"),
     ],
 )
-def test_a_value_out_of_bounds_is_named_with_what_is_allowed(
-    name: str, bad: float, allowed: str
-) -> None:
+def test_a_value_out_of_bounds_is_named_with_what_is_allowed(name, bad, allowed):
     with pytest.raises(UserError, match=f"^{name} is {bad}; allowed: {allowed}$"):
         configure("walker_walk", **{name: bad})
 
@@ -101,9 +99,7 @@ def test_the_names_of_augmentations_are_those_that_exist() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)  # where no test has added any
 
 
-def test_an_augmentation_of_ones_own_is_known_to_the_configuration(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_augmentation_of_ones_own_is_known_to_the_configuration(monkeypatch):
     from svea import augment
 
     def brighter(x: Any) -> Any:

@@ -118,9 +118,7 @@ def test_quick_is_the_recipe_that_was_measured() -> None:
 @pytest.mark.parametrize("base", ["sac", "ddpg", "dqn"])
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_method_goes_with_every_encoder_and_base(
-    preset: str, encoder: str, base: str
-) -> None:
+def test_every_method_goes_with_every_encoder_and_base(preset, encoder, base):
     for method in METHODS:
         settings: dict[str, Any] = {"preset": preset, "encoder": encoder, "base": base}
         settings |= {"action_bins": 3} if base == "dqn" else {}

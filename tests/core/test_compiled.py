@@ -39,9 +39,7 @@ def built(folder: Path) -> Path:
     return file
 
 
-def test_a_library_is_built_once_and_left_whole(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_is_built_once_and_left_whole(folder, monkeypatch):
     assert load(folder) == 7 and built(folder).suffix == ".so"
     monkeypatch.setattr(compiled, "build_c", lambda *_: pytest.fail("built again"))
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -91,9 +89,7 @@ def test_a_cache_that_others_may_write_to_is_closed_and_built_again(folder: Path
         load(folder)
 
 
-def test_what_belongs_to_another_user_is_not_loaded(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_belongs_to_another_user_is_not_loaded(folder, monkeypatch):
     (folder / "cache/svea").mkdir(parents=True)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(BuildError, match="belongs to another user"):
@@ -114,9 +110,7 @@ def test_code_that_is_no_plain_file_is_not_read(tmp_path: Path, kind: str) -> No
         assert compiled.read(file) == b"code" and not file.is_symlink()
 
 
-def test_a_compiler_that_does_not_answer_is_given_up_with_all_it_started(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_does_not_answer_is_given_up_with_all_it_started(folder, monkeypatch):
     compiler = folder / "cc"
     compiler.write_text(f"#!/bin/sh\nsleep 600 &\necho $! >{folder}/started\nwait\n")
     compiler.chmod(0o755)
@@ -140,9 +134,7 @@ def test_a_library_without_the_function_is_named(folder: Path) -> None:
         compiled.load_c([folder / "ours.c"], [], "theirs")
 
 
-def test_a_relative_cache_is_none_and_without_a_home_the_reason_is_said(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_cache_is_none_and_without_a_home_the_reason_is_said(folder, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     assert compiled.path_for(["a"], "so").parent == Path.home() / ".cache/svea"
 

@@ -44,9 +44,7 @@ def test_a_failed_read_or_write_names_the_file_and_the_room(tmp_path: Path) -> N
             path.write_text("")
 
 
-def test_what_the_disk_cannot_hold_is_refused_before_it_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_disk_cannot_hold_is_refused_before_it_begins(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * 10**9))
     files.require_space(tmp_path / "new", 10**9, "this run")
     with pytest.raises(StorageError, match=r"3\.1 GB .*2\.0 GB"):
@@ -79,9 +77,7 @@ def test_one_process_at_a_time_works_in_a_folder_if_its_disk_has_locks(
         assert "Operation not supported" in capsys.readouterr().err
 
 
-def test_a_lock_is_seen_waited_for_and_freed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_is_seen_waited_for_and_freed(tmp_path, monkeypatch):
     path = tmp_path / "journal"
     assert not files.is_locked(path)
     first, second = (os.open(path, os.O_RDWR | os.O_CREAT) for _ in range(2))

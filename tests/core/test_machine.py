@@ -68,18 +68,14 @@ def test_free_memory_is_what_machine_and_every_control_group_allow(groups: Path)
     ("quota", "cores"),
     [("200000 100000", 2), ("50000 100000", 1), ("max 100000", 64), ("", 64), ("a b c", 64)],
 )
-def test_cores_are_limited_by_the_quota_of_the_container(
-    groups: Path, quota: str, cores: int
-) -> None:
+def test_cores_are_limited_by_the_quota_of_the_container(groups, quota, cores):
     (groups / "cpu.max").write_text(quota)  # a container sees its own group as the root
     (groups / "slice/job/cpu.max").write_text("6400000 100000\n")
     assert machine.usable_cores() == cores
 
 
 @LINUX
-def test_training_and_evaluation_keep_to_the_quota(
-    groups: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_and_evaluation_keep_to_the_quota(groups, monkeypatch):
     (groups / "cpu.max").write_text("300000 100000\n")
     assert parallel_environments(0, episodes=30) == 3
     threads: list[int] = []
@@ -96,9 +92,7 @@ def test_a_driver_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch)
         machine.nvidia_gpus()
 
 
-def test_commands_to_type_say_how_to_get_svea_where_the_shell_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_to_type_say_how_to_get_svea_where_the_shell_has_none(tmp_path, monkeypatch):
     folder = tmp_path / ".venv/bin"
     folder.mkdir(parents=True)
     for name in ("activate", "svea"):

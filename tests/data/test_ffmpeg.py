@@ -92,9 +92,7 @@ def test_the_decoder_that_is_installed_works() -> None:
     decode.try_decoder()
 
 
-def test_an_error_of_the_decoding_thread_reaches_the_one_who_waits(
-    tmp_path: Path, video: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_decoding_thread_reaches_the_one_who_waits(tmp_path, video, monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError("the decoder broke")
 
@@ -113,9 +111,7 @@ def test_an_error_names_the_program_not_found(monkeypatch: pytest.MonkeyPatch) -
         ffmpeg.executable()
 
 
-def test_an_ffmpeg_without_h264_is_named_and_not_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_ffmpeg_without_h264_is_named_and_not_the_disk(tmp_path, monkeypatch):
     """As some distributions build it: it decodes, and has no libx264."""
     from svea.cli.doctor import check_ffmpeg
     from svea.evaluation.film import write_video

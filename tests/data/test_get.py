@@ -85,9 +85,7 @@ class TestGet:
         assert record["sha256"] == hashlib.sha256(benchmark).hexdigest()
         assert (record["url"], record["verified"]) == (server.url, None)
 
-    def test_what_was_downloaded_is_compared_afterwards(
-        self, tmp_path: Path, get: Get, benchmark: bytes, video: bytes
-    ) -> None:
+    def test_what_was_downloaded_is_compared_afterwards(self, tmp_path, get, benchmark, video):
         with serve(send(benchmark)) as server:
             get("dmcgb", tmp_path, server.url)
         assert all("as downloaded" in found.detail for found in inventory.check(tmp_path))
@@ -120,9 +118,7 @@ class TestGet:
         record = json.loads((tmp_path / "downloads.json").read_text())
         assert set(record) == {"davis", "places365-val"}
 
-    def test_wrong_bytes_leave_nothing_and_the_next_try_is_fresh(
-        self, tmp_path: Path, get: Get
-    ) -> None:
+    def test_wrong_bytes_leave_nothing_and_the_next_try_is_fresh(self, tmp_path, get):
         frame = picture(tmp_path, "frame.jpg").read_bytes()
         places = make_tar(("val_256/Places365_val_00000001.jpg", frame))
         md5 = f"md5:{hashlib.md5(places).hexdigest()}"
@@ -133,16 +129,12 @@ class TestGet:
             get("places365-val", tmp_path, server.url, md5)
 
     @pytest.mark.parametrize("content", [b"<html>please log in</html>", b"", make_zip(("a", b"a"))])
-    def test_what_is_not_the_archive_leaves_nothing(
-        self, tmp_path: Path, get: Get, content: bytes
-    ) -> None:
+    def test_what_is_not_the_archive_leaves_nothing(self, tmp_path, get, content):
         with serve(send(content)) as server, pytest.raises(StorageError, match="It was deleted"):
             get("dmcgb", tmp_path, server.url)
         assert left(tmp_path) == [] and not (tmp_path / "dmcgb").exists()
 
-    def test_an_archive_that_is_there_is_not_fetched_again(
-        self, tmp_path: Path, get: Get, benchmark: bytes
-    ) -> None:
+    def test_an_archive_that_is_there_is_not_fetched_again(self, tmp_path, get, benchmark):
         put(tmp_path / ".downloads/dmcgb/dmcgb.zip", benchmark)
         put(tmp_path / ".downloads/dmcgb/tmp1234", b"of a killed download")
         put(tmp_path / ".downloads/dmcgb/unpacked/dmcgb/half-unpacked", b"")
@@ -176,25 +168,19 @@ class TestFetching:
         [(status(404), "404"), (status(503), "503"), (send(bytes(5000), cut=3000), "127.0.0.1")],
         ids=["404", "503", "dropped"],
     )
-    def test_a_server_that_fails_is_quoted(
-        self, tmp_path: Path, reply: Callable[..., None], named: str
-    ) -> None:
+    def test_a_server_that_fails_is_quoted(self, tmp_path, reply, named):
         with serve(reply) as server, pytest.raises(StorageError, match=named):
             fetch(source(server.url), tmp_path / "x.zip", print)
         assert left(tmp_path) == []
 
-    def test_a_disk_that_is_too_small_is_refused_at_once(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_disk_that_is_too_small_is_refused_at_once(self, tmp_path, monkeypatch):
         usage = shutil.disk_usage(tmp_path)._replace(free=19_000)
         monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
         with serve(send(b"")) as server, pytest.raises(StorageError, match="free"):
             fetch(source(server.url), tmp_path / "x.zip", print)
         assert server.requests == []
 
-    def test_a_disk_that_fills_up_is_named_and_nothing_kept(
-        self, tmp_path: Path, get: Get, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_disk_that_fills_up_is_named_and_nothing_kept(self, tmp_path, get, monkeypatch):
         def fill(self: object, size: int) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -206,9 +192,7 @@ class TestFetching:
 
 @pytest.mark.parametrize(("kind", "make"), [("zip", make_zip), ("tar", make_tar)])
 class TestUnpacking:
-    def test_only_files_that_match_are_written_below_the_target(
-        self, tmp_path: Path, kind: str, make: Callable[..., bytes]
-    ) -> None:
+    def test_only_files_that_match_are_written_below_the_target(self, tmp_path, kind, make):
         content = make(
             ("top/a.txt", b"A"),
             ("top/other.txt", b"not wanted"),
@@ -223,9 +207,7 @@ class TestUnpacking:
         assert (target / "deep/x.bin").read_bytes() == bytes(range(256))
 
     @pytest.mark.parametrize("keep", [0, 10, 300])
-    def test_a_truncated_archive_is_refused(
-        self, tmp_path: Path, kind: str, make: Callable[..., bytes], keep: int
-    ) -> None:
+    def test_a_truncated_archive_is_refused(self, tmp_path, kind, make, keep):
         content = make(("top/a.txt", bytes(range(256)) * 20))[:keep]
         archive = put(tmp_path / f"archive.{kind}", content)
         with pytest.raises(StorageError):

@@ -235,9 +235,7 @@ def test_a_light_drifts_by_decisions(level: str, speed: float) -> None:
 
 
 @pytest.mark.parametrize(("level", "speed", "end"), [("easy", 0.01, 5.0), ("hard", 0.05, 10.0)])
-def test_the_drift_turns_round_at_both_ends(
-    level: str, speed: float, end: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_drift_turns_round_at_both_ends(level, speed, end, monkeypatch):
     shown: list[np.ndarray] = []
     monkeypatch.setattr(lights, "move_lights", lambda scene, offset: shown.append(offset))
     mode, scene, rng = lights.MovingLight(f"moving_light_{level}"), Mock(), np.random.default_rng()

@@ -126,9 +126,7 @@ def test_each_adjustment_shows_at_once_and_leaves_no_trace(walker: Any, live: Li
 
 @pytest.mark.parametrize("mode", ["train", "video_hard"])
 @pytest.mark.parametrize("body", ["#33cc33", "#30d0d8", "#2222dd", "#dd2222"])
-def test_a_body_in_the_colour_of_the_screen_is_not_taken_for_it(
-    walker: Any, live: LiveMode, mode: str, body: str
-):
+def test_a_body_in_the_colour_of_the_screen_is_not_taken_for_it(walker, live, mode, body):
     show(live, "walker_walk", mode)
     live.adjust(Adjustments(body=body, video="generated/3" if mode == "train" else ""))
     walker.reset(seed=2)

@@ -44,9 +44,7 @@ def shared() -> Iterator[SharedContext]:
     place.close()
 
 
-def test_pictures_are_those_of_a_renderer_of_its_own(
-    shared: SharedContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_are_those_of_a_renderer_of_its_own(shared, monkeypatch):
     """Bit for bit, whatever the neighbours draw and upload, and however long they play.
 
     A GPU may round a pixel otherwise from one picture to the next.
@@ -146,9 +144,7 @@ def test_who_raises_is_not_waited_for(blank: tuple[SharedContext, list[int]]) ->
     assert batches == [2]
 
 
-def test_a_picture_that_fails_is_told_to_all_who_asked_and_the_next_one_succeeds(
-    blank: tuple[SharedContext, list[int]],
-) -> None:
+def test_a_picture_that_fails_is_told_to_all_who_asked_and_the_next_one_succeeds(blank):
     shared, batches = blank
 
     def twice(level: int) -> list[Any]:
@@ -159,9 +155,7 @@ def test_a_picture_that_fails_is_told_to_all_who_asked_and_the_next_one_succeeds
     assert batches == [3, 3]
 
 
-def test_other_work_is_done_at_once_by_the_thread_that_draws(
-    blank: tuple[SharedContext, list[int]],
-) -> None:
+def test_other_work_is_done_at_once_by_the_thread_that_draws(blank):
     """One environment uploads, again and again, while the other waits for it to draw."""
     shared, batches = blank
     where: list[int] = []

@@ -151,9 +151,7 @@ def test_processes_start_while_their_parent_does_something_else() -> None:
     assert all(process.poll() is not None for process in processes)
 
 
-def test_sets_that_started_before_another_fell_back_to_osmesa_follow_it(
-    monkeypatch: Patch, capsys: Printed
-) -> None:
+def test_sets_that_started_before_another_fell_back_to_osmesa_follow_it(monkeypatch, capsys):
     monkeypatch.setattr(backend, "fallen_back", False)
     monkeypatch.setattr(backend, "environment_of_workers", dict)
     failed: list[Workers] = []
@@ -340,9 +338,7 @@ def test_a_step_timeout_names_the_line_that_hangs(slow_step: dict[str, Any]) -> 
     assert re.search(r"0.5 s.* \S*toy.py, line \d+, in happen$", cause), "not the library's"
 
 
-def test_an_environment_may_take_any_time_if_asked(
-    slow_step: dict[str, Any], monkeypatch: Patch, capsys: Printed
-) -> None:
+def test_an_environment_may_take_any_time_if_asked(slow_step, monkeypatch, capsys):
     """Nothing is killed; it is said once where it is."""
     with Workers([slow_step], step_timeout=0) as workers:
         workers.reset([5])
@@ -355,9 +351,7 @@ def test_an_environment_may_take_any_time_if_asked(
     assert said.count("warning:") == 1 and "toy.py, line" in said and "--step-timeout" in said
 
 
-def test_a_process_that_starts_slowly_is_not_ended_by_the_question_where_it_is(
-    monkeypatch: Patch, capsys: Printed
-) -> None:
+def test_a_process_that_starts_slowly_is_not_ended_by_the_question_where_it_is(monkeypatch, capsys):
     """Importing takes longer than this patience."""
     monkeypatch.setattr(worker, "PATIENT_SECONDS", 0.01)
     with Workers([TOY], step_timeout=0) as workers:
@@ -406,9 +400,7 @@ def osmesa(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.usefixtures("osmesa")
-def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
-    monkeypatch: Patch, capsys: Printed
-) -> None:
+def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(monkeypatch, capsys):
     """The toy stands for a driver: it announces its first picture, then hangs unless MUJOCO_GL."""
     monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.3)
     with Workers([TOY | {"task": "toy:make_stuck"}] * 2, per_process=2) as workers:
@@ -420,9 +412,7 @@ def test_a_renderer_that_is_stuck_falls_back_to_software_and_says_so(
 
 
 @pytest.mark.usefixtures("osmesa")
-def test_an_environment_that_is_made_slowly_is_no_stuck_renderer(
-    monkeypatch: Patch, capsys: Printed
-) -> None:
+def test_an_environment_that_is_made_slowly_is_no_stuck_renderer(monkeypatch, capsys):
     """The second one is made after the first one's picture, in the same process."""
     monkeypatch.setattr(renderer, "FIRST_PICTURE_SECONDS", 0.5)
     with Workers([TOY | {"task": "toy:make_slowly"}] * 2, per_process=2) as workers:

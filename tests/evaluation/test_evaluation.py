@@ -96,9 +96,7 @@ def test_an_evaluation_can_be_interrupted_and_begun_again(two_toys: Workers) -> 
     del two_toys.reset
 
 
-def test_ctrl_c_while_environments_start_begins_nothing_else(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_while_environments_start_begins_nothing_else(run, monkeypatch):
     """With agents that play at once: each waits for its environments when Ctrl-C comes."""
     starting, stopping = threading.Event(), threading.Event()
     started, loaded = [], []
@@ -126,9 +124,7 @@ def test_ctrl_c_while_environments_start_begins_nothing_else(
     ("jobs", "given", "before", "threads"),
     [(1, "", 4, 3), (2, "", 4, 2), (8, "", 4, 1), (1, "OMP_NUM_THREADS", 4, 4), (1, "", 1, 1)],
 )
-def test_agents_leave_cores_to_the_environments(
-    jobs: int, given: str, before: int, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_agents_leave_cores_to_the_environments(jobs, given, before, threads, monkeypatch):
     """OMP_NUM_THREADS, and fewer threads that were set in torch, stay."""
     monkeypatch.setattr(device, "usable_cores", lambda: 4)
     monkeypatch.setattr(os, "environ", {given: "4"})
@@ -167,9 +163,7 @@ def test_records_are_complete_and_true(run: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sampled", "random"])
-def test_an_episode_that_draws_does_not_depend_on_those_beside_it(
-    run: Path, two_toys: Workers, kind: str
-) -> None:
+def test_an_episode_that_draws_does_not_depend_on_those_beside_it(run, two_toys, kind):
     """And leaves the agent's own generator alone."""
     agent, config = load_agent(run), dataclasses.replace(load_config(run), eval_actions="sampled")
     before = agent.generator.get_state()
@@ -285,9 +279,7 @@ def test_environments_that_die_are_started_again_for_the_next_run_if_they_can(
     assert others == [f"no process starts any more ({runs[1]} in train)"] * (not restarts)
 
 
-def test_the_random_policy_is_played_once_for_all_runs_of_a_task(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_random_policy_is_played_once_for_all_runs_of_a_task(run, tmp_path, monkeypatch):
     copy = export(run, tmp_path / "copy")
     played: list[int] = []
 
@@ -316,9 +308,7 @@ def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tiny(folder, "cartpole_swingup", decisions=4, eval_every=0, episode_frames=64))
 
 
-def test_records_do_not_depend_on_which_environments_share_a_process(
-    cartpole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_do_not_depend_on_which_environments_share_a_process(cartpole, monkeypatch):
     """Seeds, worlds in turn and returns, bit for bit, through `environments_per_process`."""
     if backend.draws_on_gpu():
         pytest.skip("a GPU may round a pixel otherwise from one picture to the next")
@@ -338,9 +328,7 @@ def test_records_do_not_depend_on_which_environments_share_a_process(
     assert len({record["return"] for record in played[0]}) == 7
 
 
-def test_evaluations_on_a_gpu_that_draws_ask_it_less_often(
-    run: Path, cartpole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluations_on_a_gpu_that_draws_ask_it_less_often(run, cartpole, monkeypatch):
     asked: list[tuple[str, int]] = []
 
     def none(environments: Any, per_process: int, **_: Any) -> Workers:
@@ -362,9 +350,7 @@ def test_evaluations_on_a_gpu_that_draws_ask_it_less_often(
         ({"policy": "rnadom"}, "'rnadom'"), ({"device": "tpu"}, "tpu"), ({"run": "runs"}, "runs"),
     ],
 )  # fmt: skip
-def test_mistakes_are_refused_before_anything_starts(
-    run: Path, options: dict[str, Any], named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mistakes_are_refused_before_anything_starts(run, options, named, monkeypatch):
     monkeypatch.setattr(requests, "Workers", None)  # would fail if it were called
     with pytest.raises(UserError, match=named):
         evaluate(**{"run": run} | options)

@@ -59,9 +59,7 @@ def walker(**changes: Any) -> tuple[Config, Agent]:
 
 
 @pytest.mark.parametrize("changes", [{}, {"method": "rad"}])
-def test_every_frames_mask_lies_under_that_frame(
-    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_frames_mask_lies_under_that_frame(changes, monkeypatch):
     """Where all but the task is drawn black, what is not black is the mask."""
     whole = DMControlEnv._picture
 
@@ -105,9 +103,7 @@ def test_the_measure_equals_a_slow_derivation() -> None:
 @pytest.mark.parametrize(
     ("small", "of", "name"), [(False, "Q", "tid"), (True, "action", "tid-action")]
 )
-def test_a_run_is_measured_printed_and_kept(
-    small: bool, of: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_measured_printed_and_kept(small, of, name, tmp_path, capsys):
     config, agent = walker()
     run, kept = tmp_path / "export", tmp_path / "export/analysis" / f"{name}.json"
     write_export(run, agent, to_dict(config), small=small)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import imageio_ffmpeg
 import numpy as np
@@ -117,9 +116,7 @@ def test_a_video_may_show_the_beginning_and_in_slow_motion(run: Path, tmp_path: 
         ("a.avi", {}, "mp4"), ("a.mp4", {"modes": ["video_easy"]}, "toy:make"),
     ],
 )  # fmt: skip
-def test_mistakes_are_refused(
-    run: Path, tmp_path: Path, out: str, options: dict[str, Any], named: str
-) -> None:
+def test_mistakes_are_refused(run, tmp_path, out, options, named):
     with pytest.raises(UserError, match=named):
         watch(run, out=tmp_path / out, on_problem=print, **{"modes": ["train"]} | options)
 

@@ -117,9 +117,7 @@ def test_one_agents_fast_versions_are_no_other_agents(tmp_path: Path) -> None:
     assert made_of(plain)[:3] == [AUGMENTATIONS[n].function for n in ("shift", "conv", "blur")]
 
 
-def test_on_a_gpu_views_have_kernels_or_are_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_gpu_views_have_kernels_or_are_compiled(tmp_path, monkeypatch):
     """Which function stands where, without a GPU to run it."""
     agent = make_agent(tiny(tmp_path, augment="conv+cutout"), 1)
     plain = agent.view_maker.strong
@@ -148,9 +146,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **functions: Any) -> No
 @pytest.mark.parametrize(
     ("augment", "size"), [(shift.bind(pad=4), 20), (crop.bind(size=16), 16)], ids=["shift", "crop"]
 )
-def test_windows_have_the_precision_of_the_update(
-    augment: Augmentation, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_have_the_precision_of_the_update(augment, size, monkeypatch):
     """As `views.pixels` makes them of an eager update's windows: no pass converts them again."""
     asked: list[torch.dtype] = []
 
@@ -173,9 +169,7 @@ def test_windows_have_the_precision_of_the_update(
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
-def test_strong_views_of_bfloat16_come_from_the_kernel_in_cuda(
-    precision: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strong_views_of_bfloat16_come_from_the_kernel_in_cuda(precision, tmp_path, monkeypatch):
     """Through an agent's views, with kernels that only note what they are given."""
     agent = make_agent(tiny(tmp_path, augment="conv"), 1)
     monkeypatch.setattr(agent, "device", torch.device("cuda"))
@@ -203,9 +197,7 @@ def test_strong_views_of_bfloat16_come_from_the_kernel_in_cuda(
     assert found.unique().tolist() == [0.75 if precision == torch.bfloat16 else 0.25]
 
 
-def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pictures_are_resized_by_a_kernel_or_it_is_said_that_they_are_not(monkeypatch):
     bank = ImageBank(torch.zeros(2, 3, 40, 40, dtype=torch.uint8))
     drifting = AUGMENTATIONS["overlay_drift"].bind(images=bank, drift=2)
     faults: list[str] = []

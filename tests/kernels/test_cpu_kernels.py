@@ -107,9 +107,7 @@ def test_vectors_of_eight_are_exact(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ("image_size", "layers", "batch"),
     [(10, 2, 1), (11, 2, 3), (15, 3, 16), (17, 3, 18), (24, 4, 33), (40, 5, 2)],
 )
-def test_tiles_are_exact_at_every_size(
-    image_size: int, layers: int, batch: int, filters: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_are_exact_at_every_size(image_size, layers, batch, filters, monkeypatch):
     """Winograd's halves and quarters of whole numbers: still no rounding, even or odd sizes."""
     monkeypatch.setattr(cpu, "TILED_FROM", 4)
     trunk = network(image_size=image_size, layers=layers, strided_layers=1, filters=filters)
@@ -123,9 +121,7 @@ def test_tiles_are_exact_at_every_size(
     ("image_size", "layers", "filters", "batch"),
     [(41, 3, 32, 3), (40, 4, 16, 5), (29, 2, 16, 17), (64, 6, 32, 1)],
 )
-def test_tiles_round_like_plain_sums(
-    image_size: int, layers: int, filters: int, batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_round_like_plain_sums(image_size, layers, filters, batch, monkeypatch):
     """Fresh numbers in double precision. 144 or 288 products and a tile's additions, each rounded
     to 6e-8 of at most four times a sum's size, some 20 roundings deep: 3e-6 leaves room."""
     trunk = CNN(image_size=image_size, layers=layers, filters=filters, strided_layers=1)
@@ -188,9 +184,7 @@ def test_gradients_lie_in_memory_like_their_parameters() -> None:
 
 @builds
 @pytest.mark.parametrize("filters", [16, 32])
-def test_the_number_of_threads_changes_no_bit(
-    filters: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_threads_changes_no_bit(filters, monkeypatch):
     monkeypatch.setattr(cpu, "TILED_FROM", 8)
     trunk = network(strided_layers=1, filters=filters)
     parameters, images = list(trunk.parameters()), torch.rand(67, *trunk.input_shape)
@@ -237,9 +231,7 @@ def test_pictures_with_other_layouts_and_slices_are_read_right() -> None:
 @builds
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("tiled_from", [6, 99])
-def test_numbers_that_are_not_finite_show(
-    bad: float, tiled_from: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_that_are_not_finite_show(bad, tiled_from, monkeypatch):
     """A ReLU that swallowed NaN would hide a broken run from the check of its gradients."""
     monkeypatch.setattr(cpu, "TILED_FROM", tiled_from)
     trunk = network(strided_layers=1)
@@ -252,9 +244,7 @@ def test_numbers_that_are_not_finite_show(
 
 @builds
 @pytest.mark.parametrize("shape", [(4, 9, 32, 32), (4, 6, 40, 40), (9, 40, 40), (2, 9, 40, 40)])
-def test_what_the_kernels_do_not_compute_is_the_library_s_to_take_or_refuse(
-    shape: tuple[int, ...],
-) -> None:
+def test_what_the_kernels_do_not_compute_is_the_library_s_to_take_or_refuse(shape):
     """They may come from a user's augmentation; the kernels would read beyond them."""
     trunk = network(image_size=40, layers=4)
     forward, images = cpu.Convolutions(trunk), torch.rand(shape)
@@ -342,9 +332,7 @@ def test_the_sigmoid_of_any_number() -> None:
 @pytest.mark.parametrize(
     ("rows", "columns", "pad"), [(40, 40, 2), (16, 21, 0), (7, 5, 4), (3, 2, 9), (84, 84, 4)]
 )
-def test_windows_of_pixels_are_shifted_bytes_divided_by_255(
-    rows: int, columns: int, pad: int
-) -> None:
+def test_windows_of_pixels_are_shifted_bytes_divided_by_255(rows, columns, pad):
     """To the last bit, for every byte and every corner."""
     random = torch.Generator().manual_seed(rows)
     x = torch.randint(0, 256, (45, 9, rows, columns), generator=random).byte()

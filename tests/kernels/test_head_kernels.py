@@ -176,9 +176,7 @@ def take(agent, loss_of: Callable[[list[Tensor]], Tensor]) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("device", [emulated, on_gpu])
 @pytest.mark.parametrize("at_once", [48, 5])
-def test_steps_and_targets_are_torchs(
-    folder: Path, device: str, at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_and_targets_are_torchs(folder, device, at_once, monkeypatch):
     monkeypatch.setattr(steps, "AT_ONCE", at_once)  # as if there were more tensors
     ours, theirs = tiny_agent(device), tiny_agent(device)  # whose convolutions are channels last
     for network in (ours.trunk, ours.target_trunk) if at_once == 48 else ():
@@ -242,9 +240,7 @@ def by_kernels(method: str, folder: Path, keep: bool):
 
 @needs_compiler
 @pytest.mark.parametrize("method", ["svea", "madi"])  # the masker steps with the critic, by torch
-def test_copies_of_weights_are_kept_up_to_date(
-    folder: Path, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copies_of_weights_are_kept_up_to_date(folder, method, monkeypatch):
     monkeypatch.setattr(heads, "PACKERS", 3)
     ours, kept = by_kernels(method, folder, True)
     theirs, _ = by_kernels(method, folder, False)

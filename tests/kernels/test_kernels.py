@@ -140,9 +140,7 @@ def test_random_convolution_is_the_librarys_with_a_repeated_border() -> None:
 
 
 @pytest.mark.parametrize(("side", "height", "width"), [(48, 16, 18), (24, 20, 20), (16, 30, 24)])
-def test_resized_crops_are_a_sum_over_the_pixels_they_cover(
-    side: int, height: int, width: int
-) -> None:
+def test_resized_crops_are_a_sum_over_the_pixels_they_cover(side, height, width):
     """Against float64: the same level of 255, or its neighbour where rounding was close."""
     pictures = torch.randint(0, 256, (5, 3, side, side), dtype=torch.uint8)
     bank = ImageBank(pictures.to(DEVICE))
@@ -206,9 +204,7 @@ def test_windows_are_the_shift_and_the_crop(kind: torch.dtype, asked: torch.dtyp
 
 @pytest.mark.parametrize("weight", [0.5, 0.2, 0.9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_drifting_picture_is_mixed_in_as_by_the_library(
-    dtype: torch.dtype, weight: float
-) -> None:
+def test_a_drifting_picture_is_mixed_in_as_by_the_library(dtype, weight):
     """Every frame sees another window; speeds of both signs, and none."""
     if dtype == torch.bfloat16 and DEVICE == "cpu":
         pytest.skip("Triton's interpreter cuts bits off where a GPU rounds")
@@ -230,9 +226,7 @@ def test_pictures_too_small_to_drift_are_refused_before_they_are_read() -> None:
         mixed_drifting(x, picture, speed.to(DEVICE), 6, 0.5)
 
 
-def test_without_nvidias_compiler_a_layer_at_a_time_is_computed_and_said(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_nvidias_compiler_a_layer_at_a_time_is_computed_and_said(monkeypatch):
     def missing(self: FusedTrunk, network: CNN) -> None:
         raise nvrtc.BuildError("libnvrtc is not installed")
 

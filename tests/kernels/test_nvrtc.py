@@ -42,9 +42,7 @@ def test_kernels_are_compiled_once_for_a_network(compilations: list[list[str]]) 
     assert len(compilations) == 2 and compilations[0] == options
 
 
-def test_products_of_four_warps_are_compiled_for_one_generation(
-    compilations: list[list[str]],
-) -> None:
+def test_products_of_four_warps_are_compiled_for_one_generation(compilations):
     compiled((("WIDE", 1),)), compiled((("WIDE", 0),))
     assert [options[0][-6:] for options in compilations] == ["sm_90a", "=sm_90"]
 
@@ -56,9 +54,7 @@ def test_damaged_kernels_are_compiled_again(compilations: list[list[str]], tmp_p
     assert compiled() == b"machine code 2" and read(file)
 
 
-def test_a_cache_that_cannot_be_written_is_named(
-    compilations: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_is_named(compilations, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(nvrtc.BuildError, match="XDG_CACHE_HOME says where"):

@@ -58,9 +58,7 @@ def test_a_forked_process_has_helpers_of_its_own(monkeypatch: pytest.MonkeyPatch
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_threads_are_all_cores_unless_the_user_says_how_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_are_all_cores_unless_the_user_says_how_many(monkeypatch):
     monkeypatch.setattr(cpu, "usable_cores", lambda: 7)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert cpu.threads() == 7

@@ -142,14 +142,7 @@ SHAPES = [
 
 @needs_compiler
 @pytest.mark.parametrize(("make", "sizes", "batch", "blocks", "wide"), SHAPES)
-def test_emulated_kernels_are_plain_convolutions(
-    launcher_of: LauncherOf,
-    make: Callable[..., CNN | FrameCNN],
-    sizes: tuple[int, ...],
-    batch: int,
-    blocks: int,
-    wide: bool,
-) -> None:
+def test_emulated_kernels_are_plain_convolutions(launcher_of, make, sizes, batch, blocks, wide):
     torch.manual_seed(0)
     net = make(*sizes)
     assert trunk.has_right_shape(net)
@@ -164,9 +157,7 @@ def test_emulated_kernels_are_plain_convolutions(
     ("make", "sizes", "kernel"),
     [(cnn, (9, 20, 3), "pack"), (cnn, (9, 20, 3), "total"), (frame_cnn, (3, 24, 5, 3), "total")],
 )
-def test_what_wrong_kernels_compute_is_noticed(
-    launcher_of: LauncherOf, make: Callable[..., CNN | FrameCNN], sizes: tuple, kernel: str
-) -> None:
+def test_what_wrong_kernels_compute_is_noticed(launcher_of, make, sizes, kernel):
     """Weights without two taps, and sums of a gradient that are no numbers."""
     torch.manual_seed(0)
     fused = emulated(launcher_of, make(*sizes), 5, wide=True)
@@ -187,9 +178,7 @@ def test_what_wrong_kernels_compute_is_noticed(
 
 
 @pytest.mark.parametrize(("kind", "network"), [(FusedTrunk, CNN), (FusedFrames, FrameCNN)])
-def test_kernels_are_used_where_they_are_right(
-    kind: type[FusedTrunk], network: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_are_used_where_they_are_right(kind, network, monkeypatch):
     def without_kernels(self: FusedTrunk, network: Any, wide: bool = True) -> None:
         self.parameters = list(network.parameters())
         self.chain: Any = SimpleNamespace(wide=wide, macros=lambda: {"WIDE": int(wide)})
@@ -217,9 +206,7 @@ def test_kernels_are_used_where_they_are_right(
 
 
 @needs_compiler
-def test_a_whole_update_by_emulated_kernels_is_the_plain_one(
-    launcher_of: LauncherOf,
-) -> None:
+def test_a_whole_update_by_emulated_kernels_is_the_plain_one(launcher_of):
     """Both views as they lie, the target's trunk, and every gradient, in bfloat16."""
     network = {"layers": 5, "projection": 8, "hidden": 16}
     sizes = {"image_size": 24, "shift": 1, "batch_size": 3, "network": network}
@@ -249,14 +236,7 @@ def test_a_whole_update_by_emulated_kernels_is_the_plain_one(
         *((frame_cnn, (3, 84, 6, 3), batch, 1e-2, 1e-2) for batch in (20, 256)),
     ],
 )
-def test_kernels_on_a_gpu_are_plain_convolutions(
-    device: str,
-    make: Callable[..., CNN | FrameCNN],
-    sizes: tuple[int, ...],
-    batch: int,
-    usual: float,
-    worst: float,
-) -> None:
+def test_kernels_on_a_gpu_are_plain_convolutions(device, make, sizes, batch, usual, worst):
     draws = []
     for seed in range(5):
         torch.manual_seed(seed)
@@ -312,9 +292,7 @@ def test_shared_memory_is_enough() -> None:
         ((12, 0), 99, "99 KB of shared memory to a block, not 219"),
     ],
 )
-def test_it_is_said_what_a_gpu_lacks(
-    version: tuple[int, int], room: int, lacks: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_said_what_a_gpu_lacks(version, room, lacks, monkeypatch):
     gpu = SimpleNamespace(
         major=version[0], minor=version[1], shared_memory_per_block_optin=room * 1024
     )
@@ -324,9 +302,7 @@ def test_it_is_said_what_a_gpu_lacks(
 
 
 @pytest.mark.parametrize(("version", "wide"), [((9, 0), True), ((10, 0), False), ((12, 0), False)])
-def test_which_gpus_have_wide_products(
-    version: tuple[int, int], wide: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_which_gpus_have_wide_products(version, wide, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: version)
     assert chain.has_wide_products(CUDA) == wide
     assert not chain.has_wide_products(torch.device("cpu"))

@@ -62,9 +62,7 @@ def replay_of(decisions: int, n_step: int, environments: int, device: str) -> Re
 @pytest.mark.parametrize("device", [emulated, on_gpu])
 @pytest.mark.parametrize("decisions", [5, 60])  # young, and several times round the ring
 @pytest.mark.parametrize(("n_step", "environments"), [(1, 1), (3, 1), (3, 2), (9, 2)])
-def test_batches_are_the_replays_own(
-    device: str, decisions: int, n_step: int, environments: int, emulation: Any
-) -> None:
+def test_batches_are_the_replays_own(device, decisions, n_step, environments, emulation):
     replay = replay_of(decisions, n_step, environments, device)
     fast = FusedSampling(replay, emulation if device == "cpu" else None)
     state = replay.generator.get_state()
@@ -113,9 +111,7 @@ def test_which_replays_fit() -> None:
 
 @pytest.mark.parametrize("device", [emulated, on_gpu])
 @pytest.mark.parametrize("shape", [(5, 9, 24, 20), (2, 3, 14, 4), (1, 6, 43, 12), (3, 9, 84, 84)])
-def test_the_random_convolution_is_what_is_written(
-    folder: Path, device: str, shape: tuple[int, ...]
-) -> None:
+def test_the_random_convolution_is_what_is_written(folder, device, shape):
     if device == "cpu" and shape[-1] == 84:
         pytest.skip("takes long where it is emulated")
     random = torch.Generator().manual_seed(sum(shape))

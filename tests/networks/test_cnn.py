@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -60,9 +59,7 @@ def test_pads_split_of_the_papers_encoder() -> None:
 @pytest.mark.parametrize(
     "whole", [CNN, partial(CNN, drqv2=True), partial(FrameCNN, frame_layers=2)]
 )
-def test_the_shared_part_and_a_head_with_the_trunks_weights_are_the_trunk(
-    whole: Any, heads: int
-) -> None:
+def test_the_shared_part_and_a_head_with_the_trunks_weights_are_the_trunk(whole, heads):
     trunk = whole(image_size=36, layers=5, filters=4, strided_layers=2)
     for parameter in trunk.parameters():
         nn.init.normal_(parameter, 0, 0.3)

@@ -83,22 +83,14 @@ def test_claims_compare_settings_that_there_are(edition: str) -> None:
         ("all --edition mini --render", "no run of all"),
     ],
 )
-def test_mistakes_about_editions(
-    arguments: str,
-    named: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_mistakes_about_editions(arguments, named, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["paper", *arguments.split()]) == 2
     assert named in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("verb", ["table1 --yes", "table1 --render", "claims"])
-def test_editions_do_not_share_a_folder(
-    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_editions_do_not_share_a_folder(verb, tmp_path, capsys):
     full = Paper()
     full.folder = tmp_path
     full.study("fig-q-gap").save()
@@ -149,9 +141,7 @@ def test_runs_of_plain_verbs_become_the_editions(swept: bool, tmp_path: Path) ->
 # What is shown ------------------------------------------------------------------------------------
 
 
-def test_every_file_says_that_it_is_the_miniature(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_file_says_that_it_is_the_miniature(tmp_path, capsys):
     paper = Paper(edition="mini", seeds="0-1")
     paper.folder = tmp_path
     finished(tmp_path, paper, "fig-components")
@@ -199,9 +189,7 @@ def test_t_quantiles_are_those_of_tables(freedom: float, expected: float) -> Non
         ([30, 30], [10, 10], 0.0, "holds"),
     ],
 )
-def test_a_claim_is_decided_by_its_interval(
-    ours: list[float], theirs: list[float], margin: float, word: str
-) -> None:
+def test_a_claim_is_decided_by_its_interval(ours, theirs, margin, word):
     found = Difference.of([(ours, theirs)])
     claim = Claim("", "", "", (), margin=margin)
     assert found is not None and found.verdict(claim).word == word

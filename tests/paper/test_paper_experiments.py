@@ -103,9 +103,7 @@ def test_full_and_scaled_runs_never_share_a_folder(tmp_path: Path) -> None:
         scaled.study("fig-q-gap")
 
 
-def test_paper_list_and_dry_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_paper_list_and_dry_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["paper", "list"]) == 0
     shown = capsys.readouterr().out

@@ -129,9 +129,7 @@ def test_q_figures_are_drawn_from_what_the_runs_logged(tmp_path: Path) -> None:
     ("answer", "words", "code"),
     [(None, [], 2), (None, ["--yes"], 0), ("y", [], 0), ("n", [], 2), ("", [], 2)],
 )
-def test_the_paper_s_runs_start_after_a_yes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, words: list[str], code: int
-) -> None:
+def test_the_paper_s_runs_start_after_a_yes(tmp_path, monkeypatch, answer, words, code):
     begun: list[int] = []
     monkeypatch.setattr(local, "run_study", lambda *_: begun.append(1))
     for stream in (sys.stdin, sys.stdout):
@@ -155,13 +153,7 @@ def test_the_paper_s_runs_start_after_a_yes(
         ("claims --out nowhere", "'nowhere'"),
     ],
 )
-def test_mistakes_are_one_message_and_make_nothing(
-    arguments: str,
-    named: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_mistakes_are_one_message_and_make_nothing(arguments, named, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["paper", *arguments.split()]) == 2
     assert named in capsys.readouterr().err and list(tmp_path.iterdir()) == []

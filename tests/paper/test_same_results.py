@@ -27,9 +27,7 @@ def rows(page: str) -> list[str]:
     ("name", "task", "modes"),
     [("table-robot", "robot_push", ("train", "test")), ("table1", "walker_walk", ("color_hard",))],
 )
-def test_every_verb_prints_the_same_intervals(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, task: str, modes: tuple[str, ...]
-) -> None:
+def test_every_verb_prints_the_same_intervals(tmp_path, capsys, name, task, modes):
     one = EXPERIMENTS[name]
     for number, setting in enumerate(one.settings[:3]):
         for run in one.runs(SMALLEST)[task, setting]:

@@ -106,9 +106,7 @@ def test_changes_by_hand_change_what_the_agent_sees_and_does(player: Player):
 
 
 @pytest.mark.parametrize("changes", [{"mode": "camera_hard"}, {"roll": 20, "shift_x": 0.3}])
-def test_pictures_between_decisions_stand_as_the_scene_and_change_nothing(
-    player: Player, changes: dict[str, Any]
-):
+def test_pictures_between_decisions_stand_as_the_scene_and_change_nothing(player, changes):
     setting = read_setting(changes, [])
     total = play(player, setting)
     player.begin(setting)
@@ -266,9 +264,7 @@ def test_no_process_outlives_a_killed_server(serving: Serving, how: signal.Signa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_killed_agent_comes_back_and_a_stuck_one_does_not_hold_the_end_up(
-    serving: Serving, how: signal.Signals
-):
+def test_a_killed_agent_comes_back_and_a_stuck_one_does_not_hold_the_end_up(serving, how):
     with serving.connect() as line:
         pids = started(serving, line)
         os.kill(pids[1], how)

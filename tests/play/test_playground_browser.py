@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import chromium
@@ -43,9 +42,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def page(
-    folders: list[Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[chromium.Browser]:
+def page(folders, tmp_path_factory):
     chromium.find()
     serving = Serving(*folders)
     browser = chromium.Browser(tmp_path_factory.mktemp("profile"))
@@ -84,9 +81,7 @@ def test_the_page_shows_agents_and_the_setting_of_its_link(page: chromium.Browse
 @pytest.mark.parametrize(
     ("control", "value", "channel"), [("sky", "#00ff00", 1), ("floor", "#ff0000", 0)]
 )
-def test_a_slider_changes_the_pixels_of_every_agent(
-    page: chromium.Browser, control: str, value: str, channel: int
-):
+def test_a_slider_changes_the_pixels_of_every_agent(page, control, value, channel):
     before = [page.run(PICTURE.replace("AGENT", str(k))) for k in range(2)]
     drag(page, control, value)
     after_some_decisions(page)

@@ -285,9 +285,7 @@ def test_a_page_that_does_not_read_holds_no_other_up_and_a_flood_is_stopped(door
             calm.send(json.dumps({"do": "shown", "picture": until(calm, "picture")["picture"]}))
 
 
-def test_fifty_connections_start_two_pages_and_the_rest_are_told(
-    door: Door, monkeypatch: pytest.MonkeyPatch
-):
+def test_fifty_connections_start_two_pages_and_the_rest_are_told(door, monkeypatch):
     monkeypatch.setattr(servers, "HELLO_SECONDS", 60.0)  # a busy machine opens them slowly
     with contextlib.ExitStack() as stack:
         lines = [stack.enter_context(door.connect()) for _ in range(50)]
@@ -333,9 +331,7 @@ def test_a_refusal_closes_the_connection(door: Door, asked: str):
     assert answer.startswith(b"HTTP/1.1 403") and b"\r\nconnection: close" in answer.lower()
 
 
-def test_a_dead_agent_is_started_again_and_then_left_out(
-    door: Door, capsys: pytest.CaptureFixture[str]
-):
+def test_a_dead_agent_is_started_again_and_then_left_out(door, capsys):
     with door.connect() as line:
         start(line)
         shown = until(line, "picture")["picture"]
@@ -357,9 +353,7 @@ def test_a_dead_agent_is_started_again_and_then_left_out(
     assert "svea: b: its process died [it left the page]" in said
 
 
-def test_the_terminal_says_why_no_agent_is_left(
-    door: Door, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_the_terminal_says_why_no_agent_is_left(door, monkeypatch, capsys):
     async def fail(self: StandIn, setting: Any) -> None:
         raise SveaError("the disk is gone")
 

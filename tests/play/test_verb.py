@@ -36,16 +36,12 @@ from svea.runs import zoo
         (["zoo:walker_walk-svea", "--task", "zoo:walker_walk-drq"], "an agent of the zoo"),
     ],
 )
-def test_mistakes_end_with_a_message(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-):
+def test_mistakes_end_with_a_message(arguments, said, capsys):
     assert main(["play", *arguments, "--no-browser"]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_a_damaged_agent_is_refused_before_anything_is_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_damaged_agent_is_refused_before_anything_is_served(tmp_path, monkeypatch, capsys):
     folder = Path(shutil.copytree(zoo.home() / "walker_walk-svea", tmp_path / "zoo/damaged"))
     export = Path(shutil.copytree(folder, tmp_path / "export"))
     for each in (folder, export):
@@ -59,9 +55,7 @@ def test_a_damaged_agent_is_refused_before_anything_is_served(
         assert "actor.safetensors has changed" in said.err
 
 
-def test_a_task_that_cannot_be_made_is_refused_without_a_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_task_that_cannot_be_made_is_refused_without_a_traceback(tmp_path, monkeypatch, capsys):
     (tmp_path / "broken_world.py").write_text("def make():\n    raise KeyError('no such map')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["play", "--random", "--task", "broken_world:make", "--no-browser"]) == 5
@@ -70,9 +64,7 @@ def test_a_task_that_cannot_be_made_is_refused_without_a_traceback(
     assert "Traceback" not in said
 
 
-def test_other_machines_are_let_in_with_a_warning(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_other_machines_are_let_in_with_a_warning(monkeypatch, capsys):
     from svea.play import server
 
     async def run(made: Any, playground: Any, socket: Any, ready: Any) -> None:
@@ -93,9 +85,7 @@ def test_other_machines_are_let_in_with_a_warning(
     ("missing", "cure"),
     [("starlette.applications", "pip install '.[play]'"), ("svea.play", "install svea")],
 )
-def test_what_is_not_installed_is_named_with_its_cure(
-    missing: str, cure: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_what_is_not_installed_is_named_with_its_cure(missing, cure, monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "svea.play.server", raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
     assert main(["play", "zoo:walker_walk-svea"]) == 2

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +131,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def source(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
-) -> Iterator[Callable[[str, str], None]]:
+def source(monkeypatch, tmp_path, cache):
     """Lets a test change a part of the program, which is compiled anew."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setattr(compiled, "OPTIMISE", ("-O1",))  # a third of the time

@@ -18,9 +18,7 @@ from svea.replay import Replay
 
 @settings(max_examples=150)
 @given(histories(), st.integers(1, 10))
-def test_contents_equal_the_oracle_at_any_time(
-    history: dict[str, Any], episode_length: int
-) -> None:
+def test_contents_equal_the_oracle_at_any_time(history, episode_length):
     def check(replay: Replay, oracle: Oracle) -> None:
         newest = len(oracle.transitions)
         assert 0 < len(replay) <= min(history["capacity"], newest)
@@ -35,9 +33,7 @@ def test_contents_equal_the_oracle_at_any_time(
 
 @settings(max_examples=150)
 @given(histories(shortest=4), st.integers(1, 4))
-def test_capacity_is_exact_when_episodes_are_long_enough(
-    history: dict[str, Any], episode_length: int
-) -> None:
+def test_capacity_is_exact_when_episodes_are_long_enough(history, episode_length):
     def check(replay: Replay, oracle: Oracle) -> None:
         assert len(replay) == min(history["capacity"], len(oracle.transitions))
 
@@ -65,9 +61,7 @@ def several(oracle: Oracle, number: int, n_step: int, discount: float) -> dict[s
 
 @settings(max_examples=40)
 @given(histories(), st.integers(1, 10), st.integers(1, 5), st.sampled_from([0.9, 0.99, 1.0]))
-def test_several_decisions_equal_the_oracle_at_any_time(
-    history: dict[str, Any], episode_length: int, n_step: int, discount: float
-) -> None:
+def test_several_decisions_equal_the_oracle_at_any_time(history, episode_length, n_step, discount):
     """Over real ends and time limits, the newest edge, several environments and the ring's wrap."""
 
     def check(replay: Replay, oracle: Oracle) -> None:
@@ -137,9 +131,7 @@ def test_sampling_is_uniform_over_the_valid_transitions() -> None:
 @pytest.mark.parametrize(
     ("capacity", "environments", "length"), [(1, 1, 1), (50, 3, 7), (10, 2, 99)]
 )
-def test_announced_bytes_are_the_allocated_ones(
-    capacity: int, environments: int, length: int
-) -> None:
+def test_announced_bytes_are_the_allocated_ones(capacity, environments, length):
     replay = Replay(capacity, 8, 3, environments, length)
     tensors = [replay.frames, replay.windows, replay.actions]
     tensors += [replay.rewards, replay.terminated, replay.last]

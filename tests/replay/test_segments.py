@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import torch
 from hypothesis import given, settings
@@ -16,9 +15,7 @@ from svea.replay.segments import counters, cursor, extend, restore_counters, sin
 
 @settings(max_examples=150)
 @given(histories(), st.integers(0, 40), st.integers(1, 10), st.integers(1, 4), st.data())
-def test_segments_rebuild_the_buffer(
-    history: dict[str, Any], larger: int, episode_length: int, n_step: int, data: st.DataObject
-) -> None:
+def test_segments_rebuild_the_buffer(history, larger, episode_length, n_step, data):
     """A chain of segments, cut anywhere, fills an equal buffer, also a larger one."""
     segments: list[dict[str, torch.Tensor]] = []
     start = (0, 0)

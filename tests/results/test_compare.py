@@ -124,9 +124,7 @@ def test_two_agents_are_compared_over_the_worlds_they_share(tmp_path: Path) -> N
     json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_one_episode_on_each_side_is_compared_without_an_interval(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_episode_on_each_side_is_compared_without_an_interval(tmp_path, capsys):
     for method, level in (("svea", 300.0), ("drq", 200.0)):
         run = write_run(tmp_path / method, method=method, final={"train": level})
         change_records(run, lambda r: None if r["episode"] or r["policy"] == "random" else r)
@@ -184,9 +182,7 @@ def test_a_name_that_several_settings_share_is_refused_with_names_that_work(tmp_
         assert [(m.ours.label, m.theirs.label) for m in made[0].matches] == [(label, "drq")]
 
 
-def test_agents_of_the_zoo_are_sides_once_they_are_evaluated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_agents_of_the_zoo_are_sides_once_they_are_evaluated(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SVEA_ZOO", str(tmp_path / "zoo"))
     for name, method in (("a", "svea"), ("b", "drq")):
@@ -202,9 +198,7 @@ def test_agents_of_the_zoo_are_sides_once_they_are_evaluated(
     assert "zoo:a is better in 0 of 1" in capsys.readouterr().out
 
 
-def test_one_pair_of_seeds_is_not_shown_as_certain(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_pair_of_seeds_is_not_shown_as_certain(runs, tmp_path, capsys):
     for method, level in (("svea", 300.0), ("drq", 200.0)):
         write_run(tmp_path / "one" / method, method=method, final={"train": level})
     note = "where both sides have one seed, the interval of the difference is over worlds"

@@ -70,9 +70,7 @@ def test_bootstrap_is_stratified():
 @pytest.mark.parametrize(
     ("seeds", "tasks", "share"), [(2, 1, 0.50), (3, 1, 0.76), (5, 1, 0.83), (2, 5, 0.77)]
 )
-def test_intervals_over_few_seeds_hold_the_true_mean_as_often_as_the_docs_say(
-    seeds: int, tasks: int, share: float
-) -> None:
+def test_intervals_over_few_seeds_hold_the_true_mean_as_often_as_the_docs_say(seeds, tasks, share):
     """docs/evaluation.md has these shares: over few seeds "95 %" is less."""
     generator, trials, held = rng(), 800, 0
     for _ in range(trials):

@@ -149,9 +149,7 @@ def test_any_flipped_byte_is_noticed(saved_run: Saver, data: st.DataObject) -> N
 
 
 @pytest.mark.parametrize("name", ["agent.safetensors", "state.json", "manifest.json"])
-def test_damaged_files_are_skipped(
-    saved_run: Saver, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_files_are_skipped(saved_run, name, capsys):
     path = saved_run.folder / "checkpoints" / "000000015" / name
     for content in (path.read_bytes()[:-9], b"", b"\x00\xff" * 40, b"[1]", None):
         path.unlink()

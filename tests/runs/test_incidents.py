@@ -22,9 +22,7 @@ def lines(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / layout.INCIDENTS).read_text().splitlines()]
 
 
-def test_a_mistake_in_the_environment_is_one_line_and_a_traceback_in_the_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_in_the_environment_is_one_line_and_a_traceback_in_the_folder(tmp_path, capsys):
     run = tmp_path / "run"
     assert main(command(TINY | {"task": "toy:make_broken"}, run)) == 5
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning")]
@@ -39,9 +37,7 @@ def test_a_mistake_in_the_environment_is_one_line_and_a_traceback_in_the_folder(
         assert "toy.py" in line["details"] and "Traceback" in line["details"]
 
 
-def test_simulations_that_diverge_are_counted_and_training_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_simulations_that_diverge_are_counted_and_training_goes_on(tmp_path, capsys):
     run = train(tiny(tmp_path / "run", "toy:make_diverging", decisions=20, eval_every=100))
     logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     episodes = [line for line in logged if line["kind"] == "episode"]

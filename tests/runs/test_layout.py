@@ -31,9 +31,7 @@ def test_a_folder_without_checkpoints_has_no_newest_one(tmp_path: Path) -> None:
         (("1000000000", "000000100"), 1_000_000_000, "000000100.1"),
     ],
 )
-def test_repetitions_of_a_decision_count(
-    tmp_path: Path, names: tuple[str, ...], newest: int, following: str
-) -> None:
+def test_repetitions_of_a_decision_count(tmp_path, names, newest, following):
     run = saved(tmp_path, *names)
     assert layout.newest_checkpoint(run) == newest
     assert layout.next_checkpoint(run, 100).name == following

@@ -84,9 +84,7 @@ def change_config(folder: Path, **changes: object) -> None:
     (folder / "config.json").write_text(json.dumps(stored | changes))
 
 
-def test_an_export_that_does_not_count_its_decisions_is_refused(
-    exported: Path, tmp_path: Path
-) -> None:
+def test_an_export_that_does_not_count_its_decisions_is_refused(exported, tmp_path):
     for decision in ("many", math.nan, -3, None, True):
         change_config(exported, decision=decision)
         with pytest.raises(StorageError, match="decision"):
@@ -107,9 +105,7 @@ def test_exports_overwrite_nothing(run: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_an_export_is_whole_or_absent_and_an_unfinished_one_is_replaced(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_is_whole_or_absent_and_an_unfinished_one_is_replaced(run, tmp_path, monkeypatch):
     target = tmp_path / "export"
 
     def interrupt(*_: object) -> None:
@@ -150,9 +146,7 @@ def test_folders_that_are_no_runs(run: Path, tmp_path: Path) -> None:
     refused(UserError, "colour")
 
 
-def test_weights_that_are_damaged_missing_or_of_another_shape(
-    exported: Path, tmp_path: Path
-) -> None:
+def test_weights_that_are_damaged_missing_or_of_another_shape(exported, tmp_path):
     config = json.loads((exported / "config.json").read_text())
     change_config(exported, network=config["network"] | {"hidden": 7})
     with pytest.raises(StorageError, match=r"config\.json"):
@@ -183,9 +177,7 @@ def test_a_device_that_is_not_there_is_not_the_fault_of_the_weights(exported: Pa
         {"augment": "overlay", "overlay_dir": "/no/such/folder"},
     ],
 )
-def test_a_run_whose_augmentation_is_not_here_still_acts(
-    changes: dict[str, str], run: Path, tmp_path: Path
-) -> None:
+def test_a_run_whose_augmentation_is_not_here_still_acts(changes, run, tmp_path):
     copy = Path(shutil.copytree(run, tmp_path / "copy"))
     change_config(copy, **changes)
     agent = load_agent(copy)
@@ -197,9 +189,7 @@ def test_a_run_whose_augmentation_is_not_here_still_acts(
         agent.views(torch.from_numpy(IMAGES))["strong", 0]
 
 
-def test_pictures_are_made_when_the_strong_view_is_asked_for(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_are_made_when_the_strong_view_is_asked_for(run, tmp_path, monkeypatch):
     """They take seconds, and an agent that acts needs none."""
     copy, calls, find = Path(shutil.copytree(run, tmp_path / "copy")), [], ImageBank.find
     change_config(copy, augment="conv|overlay")

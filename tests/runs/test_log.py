@@ -80,9 +80,7 @@ def test_lines_are_on_disk_at_once_and_in_the_sinks(tmp_path: Path) -> None:
     assert sink.closed
 
 
-def test_a_resumed_log_forgets_what_came_after_the_checkpoint_and_is_not_padded(
-    tmp_path: Path,
-) -> None:
+def test_a_resumed_log_forgets_what_came_after_the_checkpoint_and_is_not_padded(tmp_path):
     path = tmp_path / "metrics.jsonl"
     log = Log(path)
     log.write("train", decision=1)
@@ -113,9 +111,7 @@ def test_tensorboard_takes_a_run(tmp_path: Path) -> None:
     assert (event.step, event.value) == (3, 0.5)
 
 
-def test_a_sink_that_fails_is_dropped_and_the_log_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sink_that_fails_is_dropped_and_the_log_goes_on(tmp_path, capsys):
     class Full(Sink):
         def write(self, record: dict[str, Any]) -> None:
             raise OSError("no space left")
@@ -136,9 +132,7 @@ def test_numbers_that_are_not_finite_are_named_and_not_logged(tmp_path: Path) ->
     assert (tmp_path / "metrics.jsonl").read_bytes() == b""
 
 
-def test_weights_and_biases_that_cannot_begin_is_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_and_biases_that_cannot_begin_is_one_message(tmp_path, monkeypatch):
     def init(**settings: Any) -> None:
         raise ConnectionError("api.wandb.ai cannot be reached")
 
@@ -147,9 +141,7 @@ def test_weights_and_biases_that_cannot_begin_is_one_message(
         WeightsAndBiases(tmp_path, configure("walker_walk"))
 
 
-def test_weights_and_biases_groups_seeds_and_draws_over_decisions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_and_biases_groups_seeds_and_draws_over_decisions(tmp_path, monkeypatch):
     wandb = MagicMock()
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.setenv("WANDB_PROJECT", "theirs")
@@ -166,9 +158,7 @@ def test_weights_and_biases_groups_seeds_and_draws_over_decisions(
     assert wandb.init.call_args.kwargs["project"] == "mine"
 
 
-def test_weights_and_biases_itself_takes_a_run_offline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_and_biases_itself_takes_a_run_offline(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb", reason="pip install wandb to run this")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
@@ -185,9 +175,7 @@ def test_weights_and_biases_itself_takes_a_run_offline(
 
 
 @pytest.mark.parametrize("options", [{"wandb": True}, {"wandb_project": "mine"}])
-def test_a_logger_that_is_missing_is_named_before_anything_starts(
-    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_logger_that_is_missing_is_named_before_anything_starts(options, tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     config = configure("walker_walk", out=str(tmp_path / "run"), **options)
     with pytest.raises(UserError, match="wandb"):

@@ -58,9 +58,7 @@ def test_a_small_export_acts_nearly_like_its_run(run: Path, small: Path) -> None
     assert [record["decision"] for record in records] == [16, 16]
 
 
-def test_an_agent_without_a_critic_says_so_where_q_values_are_needed(
-    small: Path, tmp_path: Path
-) -> None:
+def test_an_agent_without_a_critic_says_so_where_q_values_are_needed(small, tmp_path):
     agent = load_agent(small)
     assert not has_critic(agent)
     with pytest.raises(UserError, match="Q-values"):
@@ -71,9 +69,7 @@ def test_an_agent_without_a_critic_says_so_where_q_values_are_needed(
     assert len(recording.totals) == 10 and np.isnan(recording.q).all()
 
 
-def test_a_small_export_may_keep_its_critic(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_export_may_keep_its_critic(run, tmp_path, monkeypatch):
     monkeypatch.setattr(tensors, "LARGE", 64)
     assert main(["export", str(run), str(tmp_path / "small"), "--small", "--critic"]) == 0
     original, copy = load_agent(run), load_agent(tmp_path / "small")
@@ -106,9 +102,7 @@ def test_a_small_export_can_only_be_exported_small(small: Path, tmp_path: Path) 
     ],
     ids=str,
 )
-def test_every_kind_of_agent_can_be_stored_whole_and_small(
-    changes: dict[str, object], tmp_path: Path
-) -> None:
+def test_every_kind_of_agent_can_be_stored_whole_and_small(changes, tmp_path):
     run = train(tiny(tmp_path / "run", decisions=14, **changes))
     whole = load_agent(export(run, tmp_path / "whole"))
     assert np.array_equal(load_agent(run).act(IMAGES), whole.act(IMAGES))

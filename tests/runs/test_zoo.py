@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,9 +58,7 @@ def test_eval_records_in_a_working_copy_and_leaves_the_zoo_alone(agents: Path) -
         ("analyze saliency zoo:toy-svea --modes train", "analysis/saliency.png"),
     ],
 )
-def test_an_agent_without_q_values_is_shown_in_its_working_copy(
-    agents: Path, command: str, made: str
-) -> None:
+def test_an_agent_without_q_values_is_shown_in_its_working_copy(agents, command, made):
     assert main(command.split()) == 0
     assert (Path("runs/zoo/toy-svea") / made).stat().st_size > 0
 
@@ -95,9 +92,7 @@ def test_a_copy_follows_its_source(agents: Path) -> None:
         ("zoo:../zoo/toy-svea", "unknown agent"),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_nearest_and_never_leads_out(
-    agents: Path, name: str, answer: str
-) -> None:
+def test_an_unknown_name_is_answered_with_the_nearest_and_never_leads_out(agents, name, answer):
     for use in (zoo.working_copy, load_agent):
         with pytest.raises(UserError, match=answer):
             use(name)
@@ -109,9 +104,7 @@ def test_an_agent_is_not_a_task(agents: Path, capsys: pytest.CaptureFixture[str]
         assert "task is 'zoo:toy-svea'" in capsys.readouterr().err
 
 
-def test_a_name_without_its_prefix_is_answered_with_it(
-    agents: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_without_its_prefix_is_answered_with_it(agents, capsys):
     for command in ("report Zoo:toy-svea", "watch zoo/toy-svea", "eval TOY-svea"):
         assert main(command.split()) == 2
         assert "zoo:toy-svea" in capsys.readouterr().err
@@ -138,13 +131,7 @@ def forget_files(agent: Path) -> None:
         (flip, "export", "actor.safetensors"),
     ],
 )
-def test_a_damaged_agent_is_named_where_it_is(
-    agents: Path,
-    damage: Callable[[Path], None],
-    verb: str,
-    named: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_damaged_agent_is_named_where_it_is(agents, damage, verb, named, capsys):
     copy = zoo.working_copy("zoo:toy-svea")
     before = {path: path.read_bytes() for path in copy.iterdir()}
     damage(agents / "toy-svea")
@@ -167,9 +154,7 @@ def test_a_damaged_agent_is_named_where_it_is(
         (json.dumps(CARD | {"returns": [{"mode": "train"}]}), "mean"),
     ],
 )
-def test_a_bad_card_hides_no_other(
-    agents: Path, card: str | None, why: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_card_hides_no_other(agents, card, why, capsys):
     bad = Path(shutil.copytree(agents / "toy-svea", agents / "a-bad-one")) / "card.json"
     bad.unlink() if card is None else bad.write_text(card)
     for arguments in ([], ["--json"]):
@@ -179,9 +164,7 @@ def test_a_bad_card_hides_no_other(
         assert f"{agents}/a-bad-one of the zoo is damaged" in err and why in err
 
 
-def test_the_list_has_a_common_licence_below_and_leaves_other_modes_to_the_card(
-    agents: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_has_a_common_licence_below_and_leaves_other_modes_to_the_card(agents, capsys):
     assert main(["zoo"]) == 0
     head, first, *notes = capsys.readouterr().out.splitlines()
     assert head.split() == ["agent", "decisions", "train"]
@@ -199,9 +182,7 @@ def test_the_list_has_a_common_licence_below_and_leaves_other_modes_to_the_card(
 
 
 @pytest.mark.parametrize("folder", ["none", "empty"])
-def test_without_agents_it_says_where_to_get_them(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_agents_it_says_where_to_get_them(folder, tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("SVEA_ZOO", str(tmp_path / folder))
     for command in (["zoo"], ["eval", "zoo:walker_walk-svea"]):

@@ -70,9 +70,7 @@ def test_channels_last_changes_where_weights_lie_alone() -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"mask": "madi"}, {"method": "sgqn"}])
-def test_updates_compiled_by_torch_are_the_eager_ones(
-    changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_updates_compiled_by_torch_are_the_eager_ones(changes, tmp_path, monkeypatch):
     """As on a device without kernels of ours; traced here, but not turned into machine code."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     compiled.cache_clear()
@@ -90,9 +88,7 @@ def test_updates_compiled_by_torch_are_the_eager_ones(
     compiled.cache_clear()
 
 
-def test_without_the_kernels_updates_are_plain_torch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_kernels_updates_are_plain_torch(tmp_path, monkeypatch):
     """As where the folder is missing: it is said once, or refused where kernels were asked for."""
     monkeypatch.setitem(sys.modules, "svea.kernels", None)
     monkeypatch.delattr("svea.kernels", raising=False)

@@ -9,9 +9,7 @@ from svea.speed import device
 CPU = torch.device("cpu")
 
 
-def test_an_absent_device_is_an_error_that_names_the_present_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_absent_device_is_an_error_that_names_the_present_ones(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert device.choose_device("auto") == device.choose_device("cpu") == CPU

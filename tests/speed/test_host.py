@@ -27,9 +27,7 @@ def flags() -> Iterator[None]:
     cudnn.allow_tf32, cudnn.benchmark = before[1:]
 
 
-def test_float32_on_a_gpu_is_tf32_unless_exact(
-    flags: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_float32_on_a_gpu_is_tf32_unless_exact(flags, tmp_path, monkeypatch):
     """Of a learner; and of `load_agent`, as `svea eval`, `watch` and `analyze` have no learner."""
     runs = [train(tiny(tmp_path / p, precision=p, decisions=13)) for p in ("float32", EXACT)]
     monkeypatch.setattr(load, "choose_device", lambda name: torch.device("cuda"))
@@ -60,9 +58,7 @@ def test_the_option_reaches_the_process_and_is_recorded(
     assert f"cpu in {precision}, " in capsys.readouterr().out
 
 
-def test_runs_of_both_kinds_do_not_share_a_process_on_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_both_kinds_do_not_share_a_process_on_a_gpu(tmp_path, monkeypatch):
     configs = [tiny(tmp_path / p, precision=p) for p in ("float32", EXACT)]
     monkeypatch.setattr(speed, "choose_device", lambda name: torch.device("cuda"))
     with pytest.raises(UserError, match=r"float32-exact and with another cannot share a process"):

@@ -20,9 +20,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 torch.set_num_threads(1)
 
 
-def test_copies_of_weights_are_looked_at_before_a_graph_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_copies_of_weights_are_looked_at_before_a_graph_runs(monkeypatch):
     """What optimisers write themselves is compared once; a loaded state is noticed every time."""
     done: list[str] = []
 
@@ -102,9 +100,7 @@ def leave_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cuda
 @pytest.mark.parametrize(("augment", "share"), [("conv", 0.0), ("overlay", 0.1)])
-def test_captured_views_are_the_eager_ones(
-    augment: str, share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_captured_views_are_the_eager_ones(augment, share, monkeypatch):
     """The same draws. An overlay mixes in half of a picture, whose numbers are levels of 255.
 
     Computed on a CPU, 4.8 % of them come out at the next level if the products are in float16, as
@@ -123,9 +119,7 @@ def test_captured_views_are_the_eager_ones(
 
 
 @cuda
-def test_captured_views_in_bfloat16_are_as_exact_as_eager_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_captured_views_in_bfloat16_are_as_exact_as_eager_ones(monkeypatch):
     """And bfloat16 they are: else every pass of the trunk converts them again."""
     from svea.kernels import random_convolution
 
@@ -159,9 +153,7 @@ def test_captured_views_in_bfloat16_are_as_exact_as_eager_ones(
     [("svea", "cnn"), ("svea", "frames"), ("svea", "vit"), ("madi", "cnn"), ("sgqn", "cnn")],
 )
 @pytest.mark.parametrize("epsilon", [1e-8, 1.0])
-def test_captured_updates_are_the_eager_ones(
-    method: str, encoder: str, epsilon: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_captured_updates_are_the_eager_ones(method, encoder, epsilon, monkeypatch):
     """Each from the same state, with the same draws and pictures, in full precision."""
     eager, captured = both = [
         learner(how, torch.float32, method=method, encoder=encoder) for how in ("eager", "captured")

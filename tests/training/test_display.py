@@ -58,9 +58,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("terminal")
-def test_a_terminal_shows_a_panel_and_evaluations_and_the_end_stay(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_terminal_shows_a_panel_and_evaluations_and_the_end_stay(capsys):
     shown = display_of()
     with shown.show():
         shown.evaluation(500, {"train": 25.6, "color_hard": 8.0}, 6)
@@ -124,9 +122,7 @@ def test_evaluations_and_the_updates_after_the_warm_up_show_their_progress(
         ),
     ],
 )
-def test_runs_of_one_process_are_told_apart(
-    runs: list[dict[str, Any]], names: list[str], tmp_path: Path
-) -> None:
+def test_runs_of_one_process_are_told_apart(runs, names, tmp_path):
     assert run_names([tiny(tmp_path, **run) for run in runs]) == names
 
 

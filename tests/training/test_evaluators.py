@@ -48,9 +48,7 @@ def test_several_modes_and_groups_are_spelled_out() -> None:
             configure("hopper_hop", eval_mode=mode)
 
 
-def test_environments_of_the_first_modes_are_kept_and_of_others_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_environments_of_the_first_modes_are_kept_and_of_others_closed(monkeypatch):
     """And they share processes as those of training do, where a GPU draws and computes."""
     running: list[str] = []
     shared: list[int] = []

@@ -58,9 +58,7 @@ def test_control_c_saves_and_the_same_command_continues(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_loop_that_skips_failed_runs(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_a_signal_ends_a_loop_that_skips_failed_runs(number, tmp_path):
     signals = iter([number])
 
     def interrupt(record: dict[str, object]) -> None:
@@ -76,9 +74,7 @@ def test_a_signal_ends_a_loop_that_skips_failed_runs(
     assert not (tmp_path / "second").exists()
 
 
-def test_the_time_limit_saves_and_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_time_limit_saves_and_says_so(tmp_path, capsys):
     run = train(tiny(tmp_path / "run", time_limit="0s"))
     assert "time limit: saved at decision 0" in capsys.readouterr().out
     saved = checkpoint.load(run)

@@ -66,9 +66,7 @@ def test_the_replay_knows_real_ends_from_time_limits(tmp_path: Path, task: str, 
     assert (outcome(run)["replay"]["discounts"] == 0).sum() == ends
 
 
-def test_a_diverged_run_says_so_and_keeps_its_last_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_diverged_run_says_so_and_keeps_its_last_checkpoint(tmp_path, monkeypatch):
     config = tiny(tmp_path / "run", log_every=1000)
     make_update = Trainer.make_update
 
@@ -85,9 +83,7 @@ def test_a_diverged_run_says_so_and_keeps_its_last_checkpoint(
 
 
 @pytest.mark.parametrize("warmup", [12, 13])
-def test_every_update_that_the_warm_up_owes_trains_policy_and_target(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warmup: int
-) -> None:
+def test_every_update_that_the_warm_up_owes_trains_policy_and_target(tmp_path, monkeypatch, warmup):
     """Whether its number is even or odd."""
     seen: list[tuple[int, Phase]] = []
     schedule = Agent.schedule
@@ -105,9 +101,7 @@ def test_every_update_that_the_warm_up_owes_trains_policy_and_target(
     assert [decision for decision, _ in rest] == [*range(warmup, 16)]
 
 
-def test_the_first_evaluation_can_be_left_out_and_nothing_else_changes(
-    tmp_path: Path, uninterrupted: Path
-) -> None:
+def test_the_first_evaluation_can_be_left_out_and_nothing_else_changes(tmp_path, uninterrupted):
     without = train(tiny(tmp_path, eval_first=False))
     played = [
         [(line["decision"], line["returns"]) for line in metrics(run) if line["kind"] == "eval"]
@@ -119,9 +113,7 @@ def test_the_first_evaluation_can_be_left_out_and_nothing_else_changes(
 # Agents that a run keeps on its way: --export-at --------------------------------------------------
 
 
-def test_an_agent_is_kept_when_the_run_passes_a_decision(
-    uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_agent_is_kept_when_the_run_passes_a_decision(uninterrupted, tmp_path, capsys):
     run = train(tiny(tmp_path / "run", export_at="25,40"))
     assert_same(uninterrupted, run)
     out = capsys.readouterr().out
@@ -140,9 +132,7 @@ def test_environments_that_decide_at_once_may_pass_it_a_little_late(tmp_path: Pa
     assert svea.load_agent(run / "exports" / "000000020").decision == 21
 
 
-def test_a_resumed_run_keeps_what_is_still_to_come_and_says_what_is_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_resumed_run_keeps_what_is_still_to_come_and_says_what_is_not(tmp_path, capsys):
     run = train(tiny(tmp_path / "run", decisions=20))
     train(tiny(run, export_at="10,20,30"))
     assert sorted(path.name for path in (run / "exports").iterdir()) == ["000000020", "000000030"]

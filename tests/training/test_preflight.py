@@ -17,9 +17,7 @@ from svea.training import preflight, train
 torch.set_num_threads(1)
 
 
-def test_a_run_of_days_on_a_cpu_is_announced_before_it_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_days_on_a_cpu_is_announced_before_it_starts(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(preflight, "update_seconds", lambda config, device: 5.0)
     cpu, paper = torch.device("cpu"), configure("walker_walk")
     assert "about 28.9 days" in preflight.slow_warning(paper, cpu, 500_000)
@@ -30,9 +28,7 @@ def test_a_run_of_days_on_a_cpu_is_announced_before_it_starts(
     assert 0 < out.index("warning: about 13.9 h") < out.index("time limit")
 
 
-def test_the_time_of_an_update_comes_from_its_passes_through_the_trunk(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_time_of_an_update_comes_from_its_passes_through_the_trunk(monkeypatch):
     now = [0.0]
 
     def clock() -> float:
@@ -66,9 +62,7 @@ def test_a_run_that_memory_or_disk_has_no_room_for_is_refused_before_it_starts(
         train(tiny(tmp_path / "run", decisions=2000))
 
 
-def test_the_disk_forecast_covers_what_a_run_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_disk_forecast_covers_what_a_run_writes(tmp_path, monkeypatch):
     asked: list[int] = []
     monkeypatch.setattr(files, "require_space", lambda path, needed, purpose: asked.append(needed))
     run = train(tiny(tmp_path / "run"))

@@ -39,9 +39,7 @@ def test_a_finished_run_is_left_alone(copied: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kit of faults reads /proc")
-def test_a_run_killed_at_any_call_that_writes_its_configuration_can_begin_again(
-    tmp_path: Path,
-) -> None:
+def test_a_run_killed_at_any_call_that_writes_its_configuration_can_begin_again(tmp_path):
     from faults.disks import Hooked, hooked
 
     def begin(folder: Path) -> None:
@@ -105,9 +103,7 @@ def test_foreign_folders_are_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_mistakes_in_the_users_environment_reach_the_user_and_leave_no_folder(
-    tmp_path: Path,
-) -> None:
+def test_mistakes_in_the_users_environment_reach_the_user_and_leave_no_folder(tmp_path):
     for task, said in (("grey", "observation space"), ("nothing", "cannot be imported")):
         with pytest.raises(UserError, match=said):
             train(tiny(tmp_path / "run", f"toy:make_{task}"))
@@ -127,9 +123,7 @@ def assert_same_weights(one: Path, two: Path) -> None:
     assert all(torch.equal(ours.agent[name], theirs.agent[name]) for name in theirs.agent)
 
 
-def test_how_often_a_run_is_looked_at_and_saved_may_change(
-    tmp_path: Path, uninterrupted: Path
-) -> None:
+def test_how_often_a_run_is_looked_at_and_saved_may_change(tmp_path, uninterrupted):
     """A next save or line in the far future, as the first part plans them, ends neither."""
     run = train(tiny(tmp_path / "run", decisions=23, save_every=10**6, log_every=10**6))
     train(tiny(run, eval_episodes=3, eval_every=5, log_every=5))
@@ -142,12 +136,7 @@ def test_how_often_a_run_is_looked_at_and_saved_may_change(
     assert_same_weights(run, uninterrupted)
 
 
-def test_a_run_may_be_left_without_evaluations(
-    uninterrupted: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_may_be_left_without_evaluations(uninterrupted, tmp_path, monkeypatch, capsys):
     first = train(tiny(tmp_path / "run", decisions=20))  # ends with an evaluation
     monkeypatch.setattr(Evaluators, "start", None)  # no process of theirs is needed
     monkeypatch.setattr(Evaluators, "play", None)
@@ -176,9 +165,7 @@ def stored(run: Path) -> dict[str, Any]:
     return json.loads((run / "config.json").read_text())
 
 
-def test_a_run_and_its_records_say_which_pictures_overlay_had_and_it_keeps_them(
-    tmp_path: Path,
-) -> None:
+def test_a_run_and_its_records_say_which_pictures_overlay_had_and_it_keeps_them(tmp_path):
     folder = picture_folder(tmp_path / "photos", 10)
     overlay = {"augment": "conv|overlay", "overlay_dir": str(folder)}
     run = train(tiny(tmp_path / "run", **overlay, decisions=14))
@@ -246,9 +233,7 @@ def test_a_run_from_before_an_option_existed_continues_with_its_default(copied: 
 @pytest.mark.skipif(
     bool(missing_for_compiling(torch.device("cpu"))), reason="no C compiler is here"
 )
-def test_a_run_that_continues_at_another_speed_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_continues_at_another_speed_says_so(tmp_path, monkeypatch, capsys):
     train_until(monkeypatch, tiny(tmp_path / "run", speed="eager"), lambda t: t.decision >= 20)
     train_until(monkeypatch, tiny(tmp_path / "run", speed="eager"), lambda t: t.decision >= 25)
     assert "by rounding" not in capsys.readouterr().out
@@ -269,9 +254,7 @@ def test_a_run_that_continues_at_another_speed_says_so(
     ],
     ids=["envs", "dm_control", "schedules"],
 )  # fmt: skip
-def test_other_runs_resume_exactly(
-    changes: dict[str, Any], stops: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_runs_resume_exactly(changes, stops, tmp_path, monkeypatch):
     whole, config = train(tiny(tmp_path / "whole", **changes)), tiny(tmp_path / "parts", **changes)
     for stop in stops:
         train_until(monkeypatch, config, lambda trainer, stop=stop: trainer.decision >= stop)
@@ -288,9 +271,7 @@ def test_an_extended_run_is_a_long_run(tmp_path: Path, changes: dict[str, Any]) 
     assert_same(train(tiny(tmp_path / "long", **changes | {"decisions": 45})), run)
 
 
-def test_a_killed_run_goes_back_to_its_checkpoint(
-    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_goes_back_to_its_checkpoint(uninterrupted, tmp_path, monkeypatch):
     """Nothing is saved at the end, and log lines came after the checkpoint."""
     config = tiny(tmp_path / "killed")
 
@@ -337,9 +318,7 @@ def test_a_damaged_checkpoint_is_skipped_and_made_again_and_two_are_named(
         ("figures", {"sums": {"q": 1.0}, "counts": 1}),
     ],
 )
-def test_a_checkpoint_of_another_version_is_refused_by_name(
-    copied: Path, name: str, value: Any
-) -> None:
+def test_a_checkpoint_of_another_version_is_refused_by_name(copied, name, value):
     """Whole by its hashes, but without what this version looks for."""
     for place in (copied / "checkpoints").iterdir():
         state = json.loads((place / "state.json").read_text()) | {name: value}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,9 +17,7 @@ from svea.training import Trainer, train, train_each, train_together
 torch.set_num_threads(1)
 
 
-def test_runs_that_take_turns_are_the_runs_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_take_turns_are_the_runs_alone(tmp_path, monkeypatch):
     """A trainer leaves a core to its environments, so the second begins with fewer threads.
 
     The layers are so large that the last bits of their decomposition show it, and have the 16
@@ -43,9 +40,7 @@ def test_runs_that_take_turns_are_the_runs_alone(
         assert_same(one, other)
 
 
-def test_the_processes_of_all_runs_start_before_any_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_processes_of_all_runs_start_before_any_is_waited_for(tmp_path, monkeypatch):
     """Environments for training and for the first evaluation, of both runs."""
     events: list[str] = []
     start, wait = Workers._start_all, Workers.wait
@@ -57,12 +52,7 @@ def test_the_processes_of_all_runs_start_before_any_is_waited_for(
     assert events[:4] == ["start"] * 4 and "start" not in events[4:]
 
 
-def test_what_ends_one_run_does_not_end_the_others(
-    uninterrupted: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_ends_one_run_does_not_end_the_others(uninterrupted, tmp_path, monkeypatch, capsys):
     """A broken environment, a refusal, a mistake in the program: each is printed with its run."""
     report = Trainer.report
 
@@ -89,9 +79,7 @@ def test_what_ends_one_run_does_not_end_the_others(
         train_together([runs[2], dataclasses.replace(runs[0], decisions=41)])
 
 
-def test_runs_of_different_lengths_end_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_different_lengths_end_together(tmp_path, monkeypatch):
     """The longer has more turns, evenly mixed with the other's, and each is the run alone."""
     turns: list[int] = []
     choose = Trainer.choose_actions
