@@ -4,8 +4,6 @@ Stable-Baselines3 and TorchRL are not installed by `make setup`: their tests are
 them. docs/environments.md says with which versions they were run.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 

@@ -1,7 +1,5 @@
 """The documentation says what the code does, and its commands and snippets run."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

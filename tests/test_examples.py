@@ -1,7 +1,5 @@
 """The examples run, and compute what they say they do."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

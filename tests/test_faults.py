@@ -1,7 +1,5 @@
 """A seeded minute of the fault kit; `make faults` runs all of it."""
 
-from __future__ import annotations
-
 import mmap
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A new user's path: in a fresh shell the commands of the first pages work one after the other."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

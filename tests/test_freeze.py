@@ -3,8 +3,6 @@
 tests/fixtures holds what 0.1.0 made; tools/freeze.py compares two commits bit for bit.
 """
 
-from __future__ import annotations
-
 import json
 import runpy
 import shutil

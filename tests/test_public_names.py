@@ -1,7 +1,5 @@
 """The public names: each says what it is, with an example, which runs as a test where it can."""
 
-from __future__ import annotations
-
 import inspect
 from types import ModuleType
 from typing import Any

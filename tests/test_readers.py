@@ -1,7 +1,5 @@
 """What lies in a run or data folder is read through `svea.core.files` alone."""
 
-from __future__ import annotations
-
 import ast
 import os
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from svea.recipes import RECIPES, RecipeOptions, streams

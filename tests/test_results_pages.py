@@ -1,7 +1,5 @@
 """What README.md, docs/results.md, figures and model cards say is what results/ holds."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

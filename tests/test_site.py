@@ -3,8 +3,6 @@
 The slow tests look at it in a real browser.
 """
 
-from __future__ import annotations
-
 import functools
 import http.server
 import importlib.util

@@ -14,8 +14,6 @@ is 1 if anything differs or fails. Digests are for one machine: bits differ betw
 - help: a verb or a flag that is gone counts; other wording is only shown.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import hashlib

@@ -4,8 +4,6 @@ A wing is heavy or special, and everything else must live without it. Names of w
 try only those. It takes a test run for each, so `make test` leaves it out.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Auxiliary tasks: whole updates with them, against a second derivation on raw tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

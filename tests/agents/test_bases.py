@@ -1,7 +1,5 @@
 """One update of every base, against a second derivation from the equations on raw tensors."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Diagnostics of a batch, on an agent whose values are known."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """MaDi's masker before the encoder: what it sees, and who trains it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

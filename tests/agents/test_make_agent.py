@@ -1,7 +1,5 @@
 """Every method, encoder and base as users get them: from a configuration to an agent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Encoders and methods of a user's own, named as module:name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import own_networks

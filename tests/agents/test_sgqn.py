@@ -1,7 +1,5 @@
 """SGQN: the guided gradient, and one update against a plain re-derivation."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

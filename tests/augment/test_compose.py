@@ -1,7 +1,5 @@
 """Compositions: one after the other, or one of several."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from augmented import BANK, LARGE_BANK, observations, seeded

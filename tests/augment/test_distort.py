@@ -1,7 +1,5 @@
 """Distortions against kornia, numpy and their definitions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """ImageBank: procedural pictures, folders with good and bad files, draws."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

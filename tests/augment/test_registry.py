@@ -1,7 +1,5 @@
 """Properties of every augmentation, and errors for bad input."""
 
-from __future__ import annotations
-
 import math
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """Shift and crop against padded images; random convolution and overlay against loops."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

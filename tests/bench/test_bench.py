@@ -1,7 +1,5 @@
 """`svea bench`: what is compared, and how calls are timed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The command line: names, exit codes, one message, no traceback."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

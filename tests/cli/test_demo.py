@@ -1,7 +1,5 @@
 """`svea demo` shows what it can and says what is missing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

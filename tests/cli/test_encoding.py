@@ -1,7 +1,5 @@
 """Verbs write what the stream can show: no symbol ends a command under LC_ALL=C."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The verb `svea eval`: what it plays, records, prints, and how it fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Every verb on terminals of several widths, with and without colours."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Paths that cannot be written to: one message, exit code 2, nothing made, nothing replaced."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Study files, and the files of a study, with anything in them: one message, no traceback."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

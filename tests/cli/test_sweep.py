@@ -1,7 +1,5 @@
 """`svea sweep`: what it prints, and refuses."""
 
-from __future__ import annotations
-
 import dataclasses
 import fcntl
 import itertools

@@ -1,7 +1,5 @@
 """Tables as a terminal and as a pipe see them."""
 
-from __future__ import annotations
-
 import functools
 import re
 

@@ -1,7 +1,5 @@
 """What a folder from a stranger names as `module:name` is imported only when the user says so."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -3,8 +3,6 @@
 `svea.core.process` starts every Python child.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import importlib

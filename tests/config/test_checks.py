@@ -1,7 +1,5 @@
 """Mistakes in a configuration, and what a user is told about them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

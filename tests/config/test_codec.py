@@ -1,7 +1,5 @@
 """Configurations as dictionaries: what comes back, what is refused, what differs."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

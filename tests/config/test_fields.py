@@ -1,7 +1,5 @@
 """Every option says at its field what it may be, what it is for, and which role it plays."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

@@ -1,7 +1,5 @@
 """Names of modes: what users type, and a mode of their own."""
 
-from __future__ import annotations
-
 import pytest
 
 import svea.envs

@@ -1,7 +1,5 @@
 """Names of run folders: what differs from the defaults is in them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a preset, an encoder, a method and a task decide, and which of them wins."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names of tasks."""
 
-from __future__ import annotations
-
 import pytest
 
 from svea.core.errors import UserError

@@ -1,7 +1,5 @@
 """Code compiled on this machine is made once, whole, for nobody else, and from what it says."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

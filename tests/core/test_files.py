@@ -1,7 +1,5 @@
 """Files are whole or absent, and what goes wrong is said with its numbers."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Tasks handed over as they are: functions, classes, Gymnasium ids, environments."""
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What this machine, or the container it is in, has and allows."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

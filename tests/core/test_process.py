@@ -1,7 +1,5 @@
 """Children end with their parent, are asked once to stop, and say how they died."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """One seed, many streams."""
 
-from __future__ import annotations
-
 import pytest
 
 from svea.core.errors import UserError

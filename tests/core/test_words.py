@@ -1,7 +1,5 @@
 """Numbers as text: one way to write each kind."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

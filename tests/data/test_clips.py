@@ -1,7 +1,5 @@
 """Video files: decoding, bounds, and everything that can be wrong with a file."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

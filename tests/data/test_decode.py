@@ -1,7 +1,5 @@
 """Decoding: what is accepted, and what is said of the rest."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

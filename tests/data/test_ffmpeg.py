@@ -1,7 +1,5 @@
 """An ffmpeg that does not work is named, in one message, without a long wait."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is found in a data folder is what the modes and the image bank find."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

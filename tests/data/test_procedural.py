@@ -1,7 +1,5 @@
 """Generated videos: loops in colour that never change."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Cameras and lights, moved, turned or coloured, against second derivations."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """The colour modes against re-compiled models, and the settings they show."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

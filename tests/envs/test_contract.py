@@ -1,7 +1,5 @@
 """What every task and mode must obey: the paper's six and a robot's here, all when asked for."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The Distracting Control Suite: its table, its ranges, and when it moves."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

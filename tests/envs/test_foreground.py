@@ -1,7 +1,5 @@
 """The simulator's own segmentation: which pixels show what the task is about."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Somebody else's environments: what svea makes of their pictures, actions and endings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -7,8 +7,6 @@ only the rasteriser's pictures changed, and write the numbers again:
     python tests/envs/test_golden.py
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

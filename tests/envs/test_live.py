@@ -1,7 +1,5 @@
 """A look that is changed by hand: exact without changes, and never more than a look."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Looks of the drawn picture alone, for any environment, and modes of the user's own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

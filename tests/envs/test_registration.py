@@ -1,7 +1,5 @@
 """Names, arguments and the errors for bad ones; numbered actions."""
 
-from __future__ import annotations
-
 import functools
 import re
 import subprocess

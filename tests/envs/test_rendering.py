@@ -1,7 +1,5 @@
 """The renderer against dm_control's, and the choice of the OpenGL backend."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib.metadata

@@ -1,7 +1,5 @@
 """Environments that draw together: the same pictures as alone, fewer waits, and no deadlock."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from typing import Any

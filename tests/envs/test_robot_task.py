@@ -1,7 +1,5 @@
 """The arm and its tasks: kinematics, control, rewards, success; solved, but not by chance."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

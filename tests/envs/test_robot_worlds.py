@@ -1,7 +1,5 @@
 """The robot's test worlds: stored draws, in which the red mark stays red and in sight."""
 
-from __future__ import annotations
-
 import colorsys
 import dataclasses
 import json

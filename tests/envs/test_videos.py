@@ -1,7 +1,5 @@
 """The green screen against the benchmark's rule, and which frame is shown when."""
 
-from __future__ import annotations
-
 import colorsys
 
 import numpy as np

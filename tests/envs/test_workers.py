@@ -1,7 +1,5 @@
 """Environments in processes: order, automatic resets, errors, and nobody left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """PAD at test time: fresh in every episode, without a trace on the trained agent."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

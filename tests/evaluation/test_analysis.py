@@ -1,7 +1,5 @@
 """Analyses against agents whose answers are known in closed form, and on a real run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Numbers of episodes by mode: what is typed, what is refused, what each mode gets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Evaluation against an environment whose returns are known."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """Where an agent looks, for agents of which it is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Contact sheets: what is drawn where."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

@@ -1,7 +1,5 @@
 """TID: hand-made overlaps, a slow second derivation, and masks that lie under their frames."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Videos of an agent: they show the episode that was played, with its return and Q-value."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import imageio_ffmpeg

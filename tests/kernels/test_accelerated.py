@@ -1,7 +1,5 @@
 """Which kernels are put on an agent, and where; `tests/speed` has what is torch's."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pkgutil

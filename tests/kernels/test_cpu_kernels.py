@@ -1,7 +1,5 @@
 """The convolutions in C against the library's, in double precision where it decides."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import re

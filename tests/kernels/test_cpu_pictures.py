@@ -1,7 +1,5 @@
 """Crops resized in C against float64, and against what an update that is not accelerated draws."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Optimisers' steps and slow targets in C against plain PyTorch in double precision."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from c_kernels import builds

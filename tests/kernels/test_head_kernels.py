@@ -1,7 +1,5 @@
 """The heads' and the optimisers' CUDA kernels against plain PyTorch: emulated, and on a GPU."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

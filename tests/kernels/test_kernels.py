@@ -1,7 +1,5 @@
 """Our GPU kernels against the library: on a GPU, or in Triton's interpreter if it is there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

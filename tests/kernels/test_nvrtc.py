@@ -1,7 +1,5 @@
 """CUDA kernels are compiled once and kept; what is in the way is said in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

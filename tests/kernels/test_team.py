@@ -1,7 +1,5 @@
 """Threads that share the work of kernels in C."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

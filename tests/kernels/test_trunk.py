@@ -1,7 +1,5 @@
 """The encoders' CUDA kernels against plain convolutions: on a GPU, and on any machine emulated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from statistics import median
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The kernels for batches, views and losses against what is written: emulated, and on a GPU."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The ViT's kernels against plain PyTorch in float64: on a GPU, or in Triton's interpreter."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from emulated import error

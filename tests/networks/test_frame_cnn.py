@@ -1,7 +1,5 @@
 """The frame-wise encoder against its layers one by one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The ViT against a slow second derivation, token by token and head by head."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Editions of the paper: the miniature's plan, and that no edition is taken for another."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The paper's claims: each decided by its rule, or by what is missing."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The paper's experiments: the right grids, honest scaling, and the verb."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Pages of the paper's experiments: ours next to its numbers, and what they are not."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

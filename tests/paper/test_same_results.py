@@ -1,7 +1,5 @@
 """`svea eval`, `svea report` and `svea paper` print the same numbers for the same records."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

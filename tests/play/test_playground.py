@@ -1,7 +1,5 @@
 """Agents of the playground: the same episodes as `svea eval`, and processes that end."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """The playground in a real browser, with real agents."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """What a page may say: everything else is refused, with a reason and without an accident."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, fields
 from typing import Any

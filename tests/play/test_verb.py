@@ -1,7 +1,5 @@
 """`svea play`: mistakes are named before anything starts."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pictures drawn by a program of our own: MuJoCo's are the oracle."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

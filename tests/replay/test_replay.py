@@ -1,7 +1,5 @@
 """The replay buffer against a slow oracle: a list of whole, stacked transitions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Segments of a replay buffer rebuild it, wherever the chain is cut."""
 
-from __future__ import annotations
-
 import json
 
 import torch

@@ -1,7 +1,5 @@
 """Two methods side by side: pairing, scores, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

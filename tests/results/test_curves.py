@@ -1,7 +1,5 @@
 """Curves over seeds, and return over wall time."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which figures a report has, and that each shows the numbers of its runs and of no others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from fake_runs import write_analysis, write_run, write_seeds

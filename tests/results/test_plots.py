@@ -1,7 +1,5 @@
 """Figures: the right series in the right place."""
 
-from __future__ import annotations
-
 import math
 import re
 import xml.etree.ElementTree as ElementTree

@@ -1,7 +1,5 @@
 """The paper's figures: spot checks and sums that a misplaced digit would break."""
 
-from __future__ import annotations
-
 import pytest
 
 from svea.results.published import PAPER_RESULTS, lookup

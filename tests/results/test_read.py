@@ -1,7 +1,5 @@
 """Reading run folders: whole ones, damaged ones, and folders that are none."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

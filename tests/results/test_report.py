@@ -1,7 +1,5 @@
 """The report: what it shows, what it refuses to hide, and that a browser can open it."""
 
-from __future__ import annotations
-
 import csv
 import html
 import json

@@ -1,7 +1,5 @@
 """Media on the page: what fits goes in, the first seed of each setting first; the rest is named."""
 
-from __future__ import annotations
-
 import base64
 import io
 

@@ -1,7 +1,5 @@
 """Grouping runs over seeds, and the rows of the table."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

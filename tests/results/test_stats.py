@@ -1,7 +1,5 @@
 """Statistics against closed forms and scipy."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

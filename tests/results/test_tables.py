@@ -1,7 +1,5 @@
 """Tables next to the paper's, as data, Markdown and LaTeX."""
 
-from __future__ import annotations
-
 import math
 
 from fake_runs import write_run

@@ -1,7 +1,5 @@
 """One tiny run for all tests of what is stored."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

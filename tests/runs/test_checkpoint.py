@@ -1,7 +1,5 @@
 """Checkpoints are whole or absent, and damage never passes for data."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How large a run is, known before it exists."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a run leaves in words when something goes wrong: one line for the user, the rest on disk."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names in a run folder: above all, which checkpoint is the newest."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

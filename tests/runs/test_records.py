@@ -1,7 +1,5 @@
 """eval.jsonl: what is written is read back, whatever was there before."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

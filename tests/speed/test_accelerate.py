@@ -1,7 +1,5 @@
 """Fast versions are put on an agent from outside, and only where --speed asks for them."""
 
-from __future__ import annotations
-
 import copy
 import sys
 from functools import partial

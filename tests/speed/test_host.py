@@ -1,7 +1,5 @@
 """What is set up for the whole process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

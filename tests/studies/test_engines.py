@@ -1,7 +1,5 @@
 """The engine of one machine: room for runs, and real studies with faults in them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A study's folder: what counts as the same study, what is refused, and how far its runs are."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Planning: every combination of a grid, checked and named before anything starts."""
 
-from __future__ import annotations
-
 import pytest
 from fake_studies import SHORT, short
 

@@ -1,7 +1,5 @@
 """The engine of a Ray cluster: two nodes on this machine, and faults in mid-study."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -5,8 +5,6 @@ The trial against a real SLURM, with Debian's packages slurm-wlm and munge, as r
     SVEA_SLURM=1 scripts/slurm-single-node /tmp/slurm pytest -m slow tests/studies -k slurm
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

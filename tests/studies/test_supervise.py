@@ -1,7 +1,5 @@
 """The supervisor of runs: what is done, retried, given up, and recorded."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """`svea.sweep`, and what is left of a study: time, GPU hours, disk."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

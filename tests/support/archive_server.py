@@ -1,7 +1,5 @@
 """A web server on this machine that misbehaves as told, and files to serve from it."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 import threading

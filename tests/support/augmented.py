@@ -1,7 +1,5 @@
 """Observations to augment, and augmentations with parameters that fit them."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st

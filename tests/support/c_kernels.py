@@ -1,7 +1,5 @@
 """For tests of the kernels in C: a mark, because they need a compiler, and other instructions."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

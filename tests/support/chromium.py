@@ -1,7 +1,5 @@
 """A real browser, headless, driven over its debugging protocol; and what its console said."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """GPU kernels in CUDA on this CPU (emulation.cpp), and what they are compared with."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import shutil

@@ -1,7 +1,5 @@
 """The files in `examples/`, run as a user runs them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

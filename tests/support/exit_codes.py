@@ -1,7 +1,5 @@
 """Commands in this process, and in one of their own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Run folders made up for tests: everything about them is known in advance."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Studies whose runs were never trained, only written down."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """GPU kernels in Triton: on a GPU, or in Triton's interpreter if it is there."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

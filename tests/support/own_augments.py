@@ -1,7 +1,5 @@
 """Augmentations as a user writes them, in a module of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Modes as a user writes them, in a module of their own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Encoders and methods as a user writes them, in a module of their own."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Finished runs of the paper's experiments, made up for tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path

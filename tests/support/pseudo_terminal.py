@@ -1,7 +1,5 @@
 """Commands on a terminal of some width, as a person sees them."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

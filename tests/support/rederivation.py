@@ -5,8 +5,6 @@ products, and every base algorithm is its equations. Nothing of ``svea.agents`` 
 ``svea.networks`` is used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

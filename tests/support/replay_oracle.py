@@ -1,7 +1,5 @@
 """A slow replay buffer to compare with: a list of whole, stacked transitions."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 It shows that the tasks can be solved, and how well: docs/robot.md has its success rates.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from svea.envs.robot.task import JOINTS, REACH, RobotPhysics, RobotTask

@@ -1,7 +1,5 @@
 """Small pictures and files in the layouts that svea reads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models of dm_control's suite without what our modes do, and as the benchmark edits them."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import re

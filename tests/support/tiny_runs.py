@@ -1,7 +1,5 @@
 """Configurations of runs on the toy environment that take a second."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Studies of runs on the toy environment that take seconds, and what they must end with."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

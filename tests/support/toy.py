@@ -4,8 +4,6 @@ A bright column stands at x in [-1, 1] on a dark ground; the action moves it, an
 step is 1 - |x|. Episodes last ten decisions, so the return of doing nothing is 10 (1 - |x0|).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

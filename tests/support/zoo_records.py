@@ -1,7 +1,5 @@
 """Returns of an agent of the zoo, read from the files of its run and nothing else."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

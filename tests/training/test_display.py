@@ -1,7 +1,5 @@
 """What a run shows on a terminal, and elsewhere."""
 
-from __future__ import annotations
-
 import functools
 import io
 from pathlib import Path

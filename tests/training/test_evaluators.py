@@ -1,7 +1,5 @@
 """Evaluations during training show the same worlds each time, taken from all of them."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training and evaluating on a function: in this process, continued, and without it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Signals, the time limit and callbacks: a run that must stop saves first."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

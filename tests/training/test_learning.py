@@ -4,8 +4,6 @@ An untrained agent earns 1 to 3 of 10, random play 3.8, and 9 is nearly the best
 seeds 0 to 2 of every case came to 7.7 or more.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The loop on the toy environment: what is logged, stored and learned."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

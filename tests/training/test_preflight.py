@@ -1,7 +1,5 @@
 """What is checked before the first decision."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

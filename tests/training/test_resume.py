@@ -1,7 +1,5 @@
 """Which folders a run may be in; and an interrupted run is the uninterrupted one."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

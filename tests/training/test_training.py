@@ -1,7 +1,5 @@
 """Several runs in one process."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Configurations made at random: taken, or refused by name before anything starts."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import dataclasses

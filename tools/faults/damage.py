@@ -1,7 +1,5 @@
 """Truncated files and flipped bits: noticed, or harmless; never a crash, never wrong data."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

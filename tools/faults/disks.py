@@ -1,7 +1,5 @@
 """Every system call of a save, a log line, a video: killed there, or failing with each error."""
 
-from __future__ import annotations
-
 import copy
 import errno
 import functools

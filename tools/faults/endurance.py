@@ -1,7 +1,5 @@
 """Memory: what a run needs is what was said, and a long run takes no more than a short one."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Files made to do harm: none runs anything, takes the memory, or takes long."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

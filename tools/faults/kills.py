@@ -1,7 +1,5 @@
 """Kills and signals at random times: the same command continues, and nobody can tell."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """The tiny runs that faults are tried on, and what this machine can try."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -7,8 +7,6 @@
 It needs Linux, svea's training packages, and nothing else: no network, no pytest.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes.util
 import dataclasses

@@ -1,7 +1,5 @@
 """NaN and infinity put in everywhere: caught in the same update, named, never written."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
