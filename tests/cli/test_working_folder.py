@@ -20,9 +20,10 @@ from tiny_runs import TINY
 
 from svea.cli import doctor, main
 from svea.config import configure, flat
+from svea.config.presets import as_flags
 from svea.core import process
 from svea.envs.workers.pool import Workers
-from svea.studies import Study, as_flags, slurm, supervise
+from svea.studies import Study, slurm, supervise
 from svea.studies.engines import Resources
 from svea.studies.ray import as_task
 

@@ -20,7 +20,7 @@ def test_a_study_grows_but_is_never_another_one(tmp_path):
     changed = plan_runs([Grid(["walker_walk"])], {"decisions": 99})
     with pytest.raises(UserError, match=r"another study.*\n.*decisions 100 there, 99 here"):
         open_study(tmp_path / "s", changed)
-    for runs, title in ((short(("finger_spin",)), ""), (short(), "paper")):
+    for runs, title in ((short(("finger_spin",)), ""), (short(("finger_spin",)), "paper")):
         with pytest.raises(UserError):
             open_study(tmp_path / "s", runs, title=title)
 

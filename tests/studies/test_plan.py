@@ -4,9 +4,9 @@ import pytest
 from fake_studies import SHORT, short
 
 from svea.cli.train import train_flags
-from svea.config.presets import parse_settings
+from svea.config.presets import as_flags, parse_settings
 from svea.core.errors import UserError
-from svea.studies import Grid, as_flags, parse_seeds, plan_runs, read_study_file
+from svea.studies import Grid, parse_seeds, plan_runs, read_study_file
 
 
 def test_a_grid_is_every_combination_once():

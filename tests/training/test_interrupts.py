@@ -17,8 +17,8 @@ from tiny_runs import TINY, tiny
 from whole_runs import assert_same
 
 from svea.config import flat
+from svea.config.presets import as_flags
 from svea.runs import checkpoint
-from svea.studies import as_flags
 from svea.training import Stopped, train
 
 torch.set_num_threads(1)

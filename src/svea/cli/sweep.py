@@ -27,7 +27,7 @@ from svea import studies
 from svea.cli.arguments import Json, Out, Positional, Trust, Verb, brief_help, parse
 from svea.cli.printing import drawn, print_json, print_table, say
 from svea.config.names import own_modules
-from svea.config.presets import parse_settings
+from svea.config.presets import as_command, as_flags, parse_settings
 from svea.config.run import flat
 from svea.core.errors import UserError, unknown_name
 from svea.core.files import output_folder
@@ -37,7 +37,7 @@ from svea.core.process import interrupt, on_signals
 from svea.core.terminal import console, note, redrawn, warn
 from svea.core.words import duration, listed, plural
 from svea.evaluation.episodes import episodes_in, parse_episodes
-from svea.studies import STATES, RunState, Study, as_flags, read_states, slurm, supervise
+from svea.studies import STATES, RunState, Study, read_states, slurm, supervise
 from svea.studies.engines import Resources
 from svea.studies.folder import is_cancelled, worker
 from svea.studies.supervise import LOCK_SECONDS
@@ -280,9 +280,9 @@ def dry_run_lines(study: Study, states: Sequence[RunState]) -> list[str]:
     }
     lines = []
     for state, plan in zip(states, plans, strict=True):
-        own = as_flags({name: value for name, value in plan.items() if name not in shared})
-        command = shlex.join(["svea", "train", state.run.values["task"], *own])
-        lines.append(f"{state.state:<8} {command}")
+        own = {name: value for name, value in plan.items() if name not in shared}
+        command = as_command({"task": state.run.values["task"], **own})
+        lines.append(f"{state.state:<8} {shlex.join(command)}")
     common = [*as_flags(shared), "--out", str(study.folder / "runs" / "NAME")]
     lines.append(f"each with {shlex.join(common)}")
     run = states[0].run

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from svea.config.checks import KINDS, check
@@ -228,6 +228,28 @@ def task_defaults(task: str, chosen: Method, encoder: str, auxiliary: str) -> di
         own["eval_mode"] = "test"
     own["episode_frames"] = EPISODE_FRAMES.get(task, 1_000)
     return own | {"action_repeat": ACTION_REPEAT.get(task, 4)}
+
+
+def as_flags(values: Mapping[str, Any]) -> list[str]:
+    """Options as flags of `svea train`.
+
+    >>> as_flags({"eval_every": 5, "recipe.alpha": 1.0, "tensorboard": False})
+    ['--eval-every', '5', '--recipe.alpha', '1.0', '--no-tensorboard']
+    """
+    flags = []
+    for name, value in values.items():
+        parent, dot, leaf = name.replace("_", "-").rpartition(".")
+        if isinstance(value, bool):
+            flags.append(f"--{parent}{dot}{'' if value else 'no-'}{leaf}")
+        else:
+            flags += [f"--{parent}{dot}{leaf}", str(value)]
+    return flags
+
+
+def as_command(values: Mapping[str, Any]) -> list[str]:
+    """What a user types to train a run with these options, by their dotted names."""
+    options = dict(values)
+    return ["svea", "train", options.pop("task"), *as_flags(options)]
 
 
 LONGEST = 120  # bytes

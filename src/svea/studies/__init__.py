@@ -15,5 +15,5 @@ from svea.studies.folder import (
     read_states,
     read_study,
 )
-from svea.studies.plan import Grid, PlannedRun, as_flags, parse_seeds, plan_runs, read_study_file
+from svea.studies.plan import Grid, PlannedRun, parse_seeds, plan_runs, read_study_file
 from svea.studies.work import sweep

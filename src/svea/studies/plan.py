@@ -233,19 +233,3 @@ def parse_seeds(seeds: Sequence[int] | Sequence[str] | str | int) -> list[int]:
             raise UserError(f"seeds is {word!r}; {allowed}")
         found += range(first, last + 1)
     return found
-
-
-def as_flags(values: Values) -> list[str]:
-    """Options as flags of `svea train`.
-
-    >>> as_flags({"eval_every": 5, "recipe.alpha": 1.0, "tensorboard": False})
-    ['--eval-every', '5', '--recipe.alpha', '1.0', '--no-tensorboard']
-    """
-    flags = []
-    for name, value in values.items():
-        parent, dot, leaf = name.replace("_", "-").rpartition(".")
-        if isinstance(value, bool):
-            flags.append(f"--{parent}{dot}{'' if value else 'no-'}{leaf}")
-        else:
-            flags += [f"--{parent}{dot}{leaf}", str(value)]
-    return flags

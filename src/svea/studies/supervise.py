@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from svea.config.names import own_modules
+from svea.config.presets import as_command
 from svea.core import files, importing, process
 from svea.core.errors import Stopped, StorageError, SveaError, UserError
 from svea.core.outcome import exit_code, one_line_warning
@@ -43,7 +44,7 @@ from svea.studies.folder import (
     run_folder,
     write_entry,
 )
-from svea.studies.plan import PlannedRun, as_flags
+from svea.studies.plan import PlannedRun
 
 LOCK_SECONDS = 120.0  # an orphaned run may still be saving
 
@@ -265,11 +266,11 @@ def train(study: Path, runs: Sequence[PlannedRun]) -> None:
 
     configs = [dataclasses.replace(run.config, out=str(run_folder(study, run))) for run in runs]
     # What a user types to train the same is kept in config.json.
+    pairs = zip(runs, configs, strict=True)
+    commands = [as_command({**run.values, "out": config.out}) for run, config in pairs]
     if len(configs) > 1:
-        sys.argv = ["svea", "sweep", "train", str(study), *(run.name for run in runs)]
-        return _conclude(study, zip(runs, train_each(configs), strict=True))
-    values = {**runs[0].values, "out": configs[0].out}
-    sys.argv = ["svea", "train", values.pop("task"), *as_flags(values)]
+        return _conclude(study, zip(runs, train_each(configs, commands), strict=True))
+    sys.argv = commands[0]
     train(configs[0])
 
 

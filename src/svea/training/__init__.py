@@ -67,8 +67,12 @@ def train_together(configs: Sequence[Config]) -> list[Path]:
     return [config.folder for config in configs]
 
 
-def train_each(configs: Sequence[Config]) -> list[Exception | Stopped | None]:
+def train_each(
+    configs: Sequence[Config], commands: Sequence[Sequence[str]] = ()
+) -> list[Exception | Stopped | None]:
     """As `train_together`, but returns how each run ended: None, or the error that ended it.
+
+    `commands` are what a user types to train each alone, if that is not this process's command.
 
     On a GPU each run has a lane of its own: while one waits for its environments or its actions,
     the others compute, and their small kernels run side by side. The next turn is always that of
@@ -83,9 +87,13 @@ def train_each(configs: Sequence[Config]) -> list[Exception | Stopped | None]:
     with ExitStack() as stack:
         interrupt = stack.enter_context(interrupts())  # one clock and one signal for all
         runs = [
-            stack.enter_context(closing(_in_turns(config, interrupt, name, number, len(configs))))
-            for number, (config, name) in enumerate(zip(configs, names, strict=True))
+            _in_turns(config, interrupt, name, number, len(configs), command=command)
+            for number, (config, name, command) in enumerate(
+                zip(configs, names, commands or [()] * len(configs), strict=True)
+            )
         ]
+        for run in runs:
+            stack.enter_context(closing(run))
         shares = dict.fromkeys(range(len(runs)), NOT_OPEN)
         while shares:
             number = min(shares, key=lambda one: shares[one])
@@ -112,13 +120,14 @@ def _in_turns(
     number: int = 0,
     together: int = 1,
     callback: Callback | None = None,
+    command: Sequence[str] = (),
 ) -> Generator[float, None, None]:
     """A run, a turn at a time: gives the share of its turns that it has had.
 
     What it holds, its processes and its memory, is free for others when it ends.
     """
     with recording_incidents(config.folder), speed.explained(), ExitStack() as stack:
-        trainer = open_trainer(config, stack, interrupt, together, name=name)
+        trainer = open_trainer(config, stack, interrupt, together, name=name, command=command)
         yield STARTING
         if trainer is None:
             return
@@ -162,18 +171,19 @@ def open_trainer(
     runs_in_process: int = 1,
     learn_only: bool = False,
     name: str = "",
+    command: Sequence[str] = (),
 ) -> Trainer | None:
     """The trainer of a run, new or continued; None if the run is finished already.
 
     Its environments are starting: call its `begin` before anything else. What is opened is closed
     with the stack. Several runs of a process share an interrupt and its memory, and each has a
     name that stands before its lines. With `learn_only` it neither evaluates nor saves, to measure
-    the loop.
+    the loop. `command` is kept as what a user types to train it; default: this process's.
     """
     check_loggers(config)
     augmentation(config.augment)  # one that cannot be made is named before anything starts
     config = settle_renderer(config)
-    saved = open_folder(config, stack)
+    saved = open_folder(config, stack, command)
     if saved and is_finished(config, saved):
         done = f"{config.folder} is finished ({saved.decision:,} decisions)"
         extends = "a larger --decisions extends it"

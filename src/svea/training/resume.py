@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from svea.training.trainer import Trainer
 
 
-def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | None:
+def open_folder(
+    config: Config, stack: ExitStack, command: Sequence[str] = ()
+) -> checkpoint.Checkpoint | None:
     """Make the run folder, lock it until the stack is closed, and write config.json.
 
     Returns the newest checkpoint of a run that is to be continued, None for a new run. A folder
@@ -66,8 +68,9 @@ def open_folder(config: Config, stack: ExitStack) -> checkpoint.Checkpoint | Non
     stored = read_config(folder) if saved else {}
     if saved:  # without a checkpoint there is nothing yet that other options could contradict
         _check_same_run(config, stored, saved)
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    about: dict[str, Any] = {"svea_version": __version__, "command": command}
+    program, *words = command or sys.argv
+    typed = shlex.join([Path(program).name, *words])
+    about: dict[str, Any] = {"svea_version": __version__, "command": typed}
     if function := given.fingerprint(config.task):
         about["function"] = {"name": config.task, "sha256": function}
     about |= {name: stored[name] for name in ("pictures", "made_with") if name in stored}
