@@ -73,12 +73,14 @@ class Actor(Branch):
         """One network for means and deviations."""
         self.mlp = MLP(projection, hidden, 2 * actions)
 
+    # A seam: `kernels` may assign a faster one over it.
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Features (B, F) -> mean and log standard deviation before the squash, (B, A) each."""
         mean, log_std = self.mlp(self.projection(features)).chunk(2, dim=-1)
         span = LOG_STD_MAX - LOG_STD_MIN
         return mean, LOG_STD_MIN + 0.5 * span * (torch.tanh(log_std) + 1)
 
+    # A seam: `kernels` may assign a faster one over it.
     def sample(self, features: Tensor, generator: Noise) -> tuple[Tensor, Tensor]:
         """Draw actions (B, A) in (-1, 1), differentiably, with their log-probabilities (B,)."""
         mean, log_std = self(features)
@@ -102,6 +104,7 @@ class Critic(Branch):
         self.q1 = MLP(projection + actions, hidden, 1)
         self.q2 = MLP(projection + actions, hidden, 1)
 
+    # A seam: `kernels` may assign a faster one over it.
     def forward(self, features: Tensor, actions: Tensor) -> Tensor:
         """Trunk features (B, F) and actions (B, A) -> both Q-values, (2, B)."""
         state = self.projection(features)

@@ -54,6 +54,7 @@ class FrameCNN(Trunk):
         self.input_shape = (channels, image_size, image_size)
         self.maps, self.features = self.joint.maps, self.joint.features
 
+    # A seam: `kernels` may assign a faster one over it.
     def forward(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, features)."""
         frames = images.unflatten(1, (-1, 3)).flatten(0, 1)  # of each sample, oldest first

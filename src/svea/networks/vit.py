@@ -44,6 +44,7 @@ class ViT(Trunk):
         for parameter in (self.class_token, self.positions):
             nn.init.trunc_normal_(parameter, std=0.02)
 
+    # A seam: `kernels` may assign a faster one over it.
     def forward(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, width)."""
         tokens = self._embed(images)

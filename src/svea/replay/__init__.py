@@ -138,6 +138,7 @@ class Replay:
         self.transitions_seen += 1
         self.forget()
 
+    # A seam: `kernels` may assign a faster one over it.
     def sample(self, batch_size: int) -> Batch:
         """Draw transitions uniformly, with replacement."""
         draw = torch.rand(batch_size, generator=self.generator, device=self.device)

@@ -1,8 +1,9 @@
 """Fast versions of what an agent computes, put on from outside.
 
 Agents, networks, views and augmentations are plain PyTorch and know nothing of this module. What it
-assigns over are their seams: an augmentation's function, `Views.pixels` and `join`, a network's
-`forward`, and an agent's `step`, `update_target`, `weighted_error` and `policy_losses`.
+assigns over are their seams, each marked where it stands: an augmentation's function, `Views.pixels`
+and `join`, a network's `forward`, `Actor.sample`, `Replay.sample`, and an agent's `step`, `overlap`,
+`update_target`, `weighted_error` and `policy_losses`.
 """
 
 from __future__ import annotations
