@@ -18,6 +18,9 @@ import pytest
 hypothesis.settings.register_profile("svea", deadline=None)
 hypothesis.settings.load_profile("svea")
 
+# One thread in every test process, which share the machine, and in what they start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # As in an activated environment: what is printed to type next says first how to get there.
 os.environ["PATH"] = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ['PATH']}"
 

@@ -10,7 +10,6 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("the kit reads /proc", allow_module_level=True)
 
-import torch
 from faults import (
     configurations,
     damage,
@@ -26,7 +25,6 @@ from svea.core import files
 from svea.runs import layout
 
 SEED = 1  # another than the full kit's
-torch.set_num_threads(1)
 
 MINUTE = [  # which cases of each part
     pytest.param(kills.kills, range(1, 2), id="kills"),

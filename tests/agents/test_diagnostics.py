@@ -12,8 +12,6 @@ from svea.recipes import RECIPES, RecipeOptions, Streams, streams
 from svea.replay import Batch
 from svea.views import Views
 
-torch.set_num_threads(1)
-
 WIDTH, DISCOUNT, SIZE = 6.0, 0.9, 4
 
 

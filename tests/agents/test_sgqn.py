@@ -45,7 +45,6 @@ from svea.speed.device import missing_for_compiling
 RATE, RHO = 4e-3, 0.9
 OPTIONS = SGQNOptions(learning_rate=RATE, quantile=RHO)
 TRAINED = ("trunk.", "critic.projection.", "auxiliary.")
-torch.set_num_threads(1)
 
 
 def with_sgqn(base: type[Agent] = SAC, options: SGQNOptions = OPTIONS, **changes: Any) -> Any:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from fake_runs import write_run
 from PIL import Image
 from small_media import write_video
@@ -33,8 +32,6 @@ from svea.results.tables import all_results, to_rows
 from svea.runs.load import export
 from svea.runs.records import read_records
 from svea.training import train
-
-torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,6 @@ from svea.results.read import read_run
 from svea.runs.load import export
 from svea.training import train
 
-torch.set_num_threads(1)
-
 
 def test_all_augmentations_of_the_paper_are_asked_for() -> None:
     paper = {"conv", "overlay", "cutout", "blur", "affine_jitter", "rotation"}

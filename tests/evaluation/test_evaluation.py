@@ -30,8 +30,6 @@ from svea.runs.records import append_records
 from svea.speed import device
 from svea.training import train
 
-torch.set_num_threads(1)
-
 
 @pytest.fixture(scope="module")
 def two_toys() -> Iterator[Workers]:

@@ -26,8 +26,6 @@ from svea.evaluation.saliency import (
 from svea.runs.load import load_agent, load_config
 from svea.training import train
 
-torch.set_num_threads(1)
-
 
 def test_gradients_are_those_of_q() -> None:
     weights = torch.zeros(9, 8, 8)

@@ -22,8 +22,6 @@ from svea.evaluation.film import record
 from svea.runs.load import write_export
 from svea.training import train
 
-torch.set_num_threads(1)
-
 
 def test_overlaps_by_hand() -> None:
     """Ten pixels a frame: the two most influential, next to four, two and one of the task's."""

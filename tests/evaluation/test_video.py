@@ -16,8 +16,6 @@ from svea.evaluation.film import Recording, grid, record, record_episode, watch,
 from svea.runs.load import load_agent, load_config
 from svea.training import train
 
-torch.set_num_threads(1)
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -12,19 +12,17 @@ from typing import Any
 import pytest
 import torch
 from c_kernels import builds
+from replaced import made_of, parts
 from tiny_runs import tiny
 from torch import Tensor
 
 from svea import kernels, speed, views
-from svea.agents import Agent, make_agent
+from svea.agents import make_agent
 from svea.augment import (
     AUGMENTATIONS,
-    Augment,
-    Augmentation,
     conv,
     crop,
     shift,
-    transform,
 )
 from svea.augment.images import ImageBank
 from svea.core.errors import UserError
@@ -38,7 +36,6 @@ from svea.speed.accelerate import (
 
 CPU = torch.device("cpu")
 KERNELS = [f"{kernels.__name__}.{module.name}" for module in pkgutil.iter_modules(kernels.__path__)]
-torch.set_num_threads(1)
 
 
 EAGER_UPDATES = """
@@ -83,20 +80,6 @@ def test_eager_updates_enter_no_kernel_where_tensors_lie_on_a_gpu(tmp_path: Path
         check=False,
     )
     assert done.stdout == "no kernel\n", done.stderr
-
-
-def parts(augment: Augment) -> list[Augmentation]:
-    found: list[Augmentation] = []
-    transform(augment, lambda each: found.append(each) or each)  # type: ignore[func-returns-value]
-    return found
-
-
-def made_of(agent: Agent) -> list[Any]:
-    """Everything of an agent that may be replaced."""
-    maker = agent.view_maker
-    functions = [part.function for each in (maker.weak, maker.strong) for part in parts(each)]
-    forwards = [vars(network).get("forward") for network in agent.networks.values()]
-    return [*functions, *forwards, maker.pixels, agent.overlap]
 
 
 def leave_networks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,6 @@ from svea.speed.accelerate import fast_augmentation
 from svea.views import pixels
 
 CPU = torch.device("cpu")
-torch.set_num_threads(1)
 
 
 def network(**sizes: Any) -> CNN:

@@ -9,8 +9,6 @@ from svea.agents import Agent, make_agent
 from svea.config import configure
 from svea.kernels import cpu
 
-torch.set_num_threads(1)
-
 
 def agent_of(steps_in_c: bool = True, **settings: object) -> Agent:
     """A small agent, whose convolutions' weights are channels last; its sizes are odd."""

@@ -17,7 +17,6 @@ from svea.kernels.steps import FusedSteps
 from svea.networks import Actor, Critic, DeterministicActor
 from svea.replay import Batch
 
-torch.set_num_threads(1)
 HEADS = [
     "pack_heads", "state", "hidden", "outputs", "outputs_back", "hidden_back", "state_back", "sums",
     "squash", "squash_back",

@@ -23,8 +23,6 @@ from svea.kernels.trunk import FusedTrunk
 from svea.kernels.windows import mixed_drifting, scaled, windows
 from svea.networks import CNN
 
-torch.set_num_threads(1)
-
 
 @pytest.fixture
 def layer_and_tensors() -> tuple[convolutions.Layer, Tensor, Tensor, Tensor]:

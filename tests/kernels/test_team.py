@@ -12,8 +12,6 @@ from c_kernels import builds
 from svea.augment import conv
 from svea.kernels import cpu
 
-torch.set_num_threads(1)
-
 
 @builds
 def test_helpers_that_are_busy_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from svea.kernels.gpu import lay_out
 from svea.kernels.trunk import FusedFrames, FusedTrunk
 from svea.networks import CNN, FrameCNN
 
-torch.set_num_threads(1)
 CUDA = torch.device("cuda")
 LauncherOf = Callable[[chain.Chain], chain.Launch]
 

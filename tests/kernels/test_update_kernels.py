@@ -19,7 +19,6 @@ from svea.kernels import updates
 from svea.kernels.updates import FusedLosses, FusedSampling
 from svea.replay import Batch, Replay
 
-torch.set_num_threads(1)
 KERNELS = ["sample", "weighted_error", "policy_losses"]
 
 

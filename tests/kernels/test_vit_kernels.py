@@ -13,7 +13,6 @@ from svea.networks.vit import ViT
 
 KIND = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter multiplies no other
 CLOSE = 0.03 if DEVICE == "cuda" else 4e-3
-torch.set_num_threads(1)
 
 
 def small_vit(**changes: int) -> ViT:

@@ -26,8 +26,6 @@ from svea.play.player import Player
 from svea.play.setting import DEFAULT, AgentSlot, Setting, read_setting
 from svea.runs.load import write_export
 
-torch.set_num_threads(1)
-
 SMALL = {name: TINY[name] for name in ("network", "shift", "precision", "device")}
 
 

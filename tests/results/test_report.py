@@ -5,10 +5,10 @@ import html
 import json
 import re
 import shutil
-import subprocess
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
+import chromium
 import pytest
 from fake_runs import add_media, write_run
 from PIL import Image
@@ -275,41 +275,29 @@ def test_hostile_task_names_stay_inside_the_folder(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    """Chromium, where it is installed (Debian: `apt-get install chromium`)."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    return found or pytest.skip(f"none of {', '.join(names)} is installed")
+def browser(tmp_path_factory):
+    tab = chromium.Browser(tmp_path_factory.mktemp("profile"))
+    yield tab
+    tab.close()
 
 
-def browse(browser, page, script, width, profile):
-    """Open a page with a script of ours at its end; return what the script found."""
-    body = f"""<script>addEventListener("load", async () => {{
-      const all = (selector) => [...document.querySelectorAll(selector)];
-      const seen = (selector) => all(selector).filter((e) =>
-        e.checkVisibility() && getComputedStyle(e).display !== "none");
-      const pause = () => new Promise((done) => setTimeout(done, 50));
-      const found = await (async () => {{ {script} }})();
-      document.documentElement.dataset.found = JSON.stringify(found);
-    }});</script>"""
-    opened = page.with_name(f"opened-{width}.html")
-    text = page.read_text()
-    opened.write_text(text.replace("</body>", body + "</body>"))
-    switches = "headless no-sandbox disable-gpu disable-quic no-first-run disable-sync dump-dom"
-    switches += " disable-background-networking disable-component-update enable-logging=stderr"
-    switches += f" virtual-time-budget=20000 window-size={width},900"
-    flags = [f"--{switch}" for switch in switches.split()]
-    done = subprocess.run(
-        [browser, *flags, f"--user-data-dir={profile}", opened.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert "CONSOLE" not in done.stderr, done.stderr
-    found = re.search(r'data-found="([^"]*)"', done.stdout)
-    assert found, f"the page's script did not finish: {done.stderr[-2000:]}"
-    return json.loads(html.unescape(found.group(1)))
+FUNCTIONS = """
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const seen = (selector) => all(selector).filter((e) =>
+    e.checkVisibility() && getComputedStyle(e).display !== "none");
+  const pause = () => new Promise((done) => setTimeout(done, 50));
+"""
+
+
+def browse(browser, page, script, width=1200):
+    """Open a page afresh; return what a script finds there."""
+    browser.resize(width, 900)
+    browser.open("about:blank")
+    browser.open(page.as_uri())
+    browser.until(f"location.href === '{page.as_uri()}' && document.readyState === 'complete'")
+    found = browser.run(f"(async () => {{ {FUNCTIONS} {script} }})()")
+    assert browser.console == []
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -326,7 +314,7 @@ def large_page(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_browser_shows_pictures_and_plays_videos(browser, large_page, tmp_path):
+def test_a_browser_shows_pictures_and_plays_videos(browser, large_page):
     script = """
       for (const picture of document.images) { picture.loading = "eager"; await picture.decode(); }
       const videos = [];
@@ -344,14 +332,14 @@ def test_a_browser_shows_pictures_and_plays_videos(browser, large_page, tmp_path
         opened, closed: !document.querySelector("dialog").open,
       };
     """
-    found = browse(browser, large_page, script, 1200, tmp_path / "profile")
+    found = browse(browser, large_page, script)
     assert sorted(found["pictures"]) == [256, 256, 300]
     assert found["videos"] == [[64, 1, None, True]] * 2
     assert found["opened"] and found["closed"]
 
 
 @pytest.mark.slow
-def test_a_browser_sorts_and_filters(browser, large_page, tmp_path):
+def test_a_browser_sorts_and_filters(browser, large_page):
     script = """
       const head = all("#returns th button").find((one) => one.textContent === "mean ± std");
       const column = head.closest("th").cellIndex;
@@ -379,7 +367,7 @@ def test_a_browser_sorts_and_filters(browser, large_page, tmp_path):
       const after = choose("method", "");
       return {rising, falling, before, robot, none, drq, after};
     """
-    found = browse(browser, large_page, script, 1200, tmp_path / "profile")
+    found = browse(browser, large_page, script)
     assert found["rising"] == ["10", "99", "300", "1,000"]  # by number, not by text
     assert found["falling"] == found["rising"][::-1]
     assert found["before"] == found["after"]
@@ -396,7 +384,7 @@ def test_a_browser_sorts_and_filters(browser, large_page, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_browser_reads_values_off_a_curve(browser, large_page, tmp_path):
+def test_a_browser_reads_values_off_a_curve(browser, large_page):
     script = """
       const figure = all("figure.chart").find((one) => one.textContent.includes("walk: train"));
       const svg = figure.querySelector("svg");
@@ -413,14 +401,14 @@ def test_a_browser_reads_values_off_a_curve(browser, large_page, tmp_path):
       svg.dispatchEvent(new PointerEvent("pointerleave"));
       return {texts, shown, gone: tip.hidden};
     """
-    found = browse(browser, large_page, script, 1200, tmp_path / "profile")
+    found = browse(browser, large_page, script)
     assert found == {
         "texts": ["6,000", "drq 1,000", "svea + conv 300"], "shown": True, "gone": True
     }  # fmt: skip
 
 
 @pytest.mark.slow
-def test_a_browser_reads_bars_and_offers_figures_and_tables_as_files(browser, large_page, tmp_path):
+def test_a_browser_reads_bars_and_offers_figures_and_tables_as_files(browser, large_page):
     script = """
       const figure = all("figure.chart").find((one) => one.textContent.includes("return per mode"));
       const svg = figure.querySelector("svg");
@@ -441,7 +429,7 @@ def test_a_browser_reads_bars_and_offers_figures_and_tables_as_files(browser, la
       cell.textContent = "=1+1";
       return {tip, saved, csv, formula: lines().some((line) => line.startsWith("'=1+1"))};
     """
-    seen = browse(browser, large_page, script, 1200, tmp_path / "profile")
+    seen = browse(browser, large_page, script)
     assert any(digit.isdigit() for digit in seen["tip"])
     assert {kind for kind, _ in seen["saved"]} == {"image/svg+xml", "image/png", "text/csv"}
     assert all(size > 200 for _, size in seen["saved"])
@@ -451,7 +439,7 @@ def test_a_browser_reads_bars_and_offers_figures_and_tables_as_files(browser, la
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [500, 1200])
-def test_a_browser_fits_phones_and_switches_to_dark(browser, large_page, tmp_path, width):
+def test_a_browser_fits_phones_and_switches_to_dark(browser, large_page, width):
     script = """
       const ground = () => getComputedStyle(document.body).backgroundColor;
       const inks = () => getComputedStyle(
@@ -463,7 +451,7 @@ def test_a_browser_fits_phones_and_switches_to_dark(browser, large_page, tmp_pat
       const page = document.documentElement;
       return {before, after, wide: page.scrollWidth - page.clientWidth};
     """
-    found = browse(browser, large_page, script, width, tmp_path / "profile")
+    found = browse(browser, large_page, script, width)
     assert found["wide"] <= 0
     brightness = [sum(map(int, re.findall(r"\d+", side[0]))) for side in
                   (found["before"], found["after"])]  # fmt: skip

@@ -3,12 +3,9 @@
 from pathlib import Path
 
 import pytest
-import torch
 from tiny_runs import tiny
 
 from svea.training import train
-
-torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -4,36 +4,21 @@ import copy
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from replaced import made_of, parts
 from tiny_runs import tiny
 
 from svea import speed
-from svea.agents import Agent, make_agent
-from svea.augment import AUGMENTATIONS, Augment, Augmentation, augmentation, shift, transform
+from svea.agents import make_agent
+from svea.augment import AUGMENTATIONS, augmentation, shift, transform
 from svea.bench.timing import noise_replay
 from svea.core.errors import UserError
 from svea.networks import Masker
 from svea.speed.accelerate import compiled, put_channels_last
 
 CPU = torch.device("cpu")
-torch.set_num_threads(1)
-
-
-def parts(augment: Augment) -> list[Augmentation]:
-    found: list[Augmentation] = []
-    transform(augment, lambda each: found.append(each) or each)  # type: ignore[func-returns-value]
-    return found
-
-
-def made_of(agent: Agent) -> list[Any]:
-    """Everything of an agent that may be replaced."""
-    maker = agent.view_maker
-    functions = [part.function for each in (maker.weak, maker.strong) for part in parts(each)]
-    forwards = [vars(network).get("forward") for network in agent.networks.values()]
-    return [*functions, *forwards, maker.pixels, agent.overlap]
 
 
 def test_eager_replaces_nothing(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from svea.speed import learner as learning
 from svea.speed.accelerate import with_kernels
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-torch.set_num_threads(1)
 
 
 def test_copies_of_weights_are_looked_at_before_a_graph_runs(monkeypatch):

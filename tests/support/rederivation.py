@@ -22,7 +22,6 @@ from svea.views import Views, unchanged
 
 B, A, SIZE, LAYERS, STRIDED = 6, 2, 16, 3, 1
 CHOICES = 4  # of the agents with discrete actions
-torch.set_num_threads(1)
 
 
 # Augmentations without draws; every copy of a view is another picture. ----------------------------

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tiny_runs import TINY, tiny
 from whole_runs import assert_same
 
@@ -20,8 +19,6 @@ from svea.config import flat
 from svea.config.presets import as_flags
 from svea.runs import checkpoint
 from svea.training import Stopped, train
-
-torch.set_num_threads(1)
 
 
 def test_control_c_saves_and_the_same_command_continues(tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ from svea.results.read import find_runs
 from svea.runs import checkpoint, layout
 from svea.training import Trainer, train
 
-torch.set_num_threads(1)
-
 
 def test_an_uninterrupted_run_logs_everything(uninterrupted: Path) -> None:
     lines = metrics(uninterrupted)

@@ -12,8 +12,6 @@ from svea.core import files, machine
 from svea.core.errors import StorageError, UserError
 from svea.training import preflight, train
 
-torch.set_num_threads(1)
-
 
 def test_a_run_of_days_on_a_cpu_is_announced_before_it_starts(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(preflight, "update_seconds", lambda config, device: 5.0)

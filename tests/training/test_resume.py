@@ -26,8 +26,6 @@ from svea.training import Trainer, train
 from svea.training.evaluators import Evaluators
 from svea.training.resume import open_folder
 
-torch.set_num_threads(1)
-
 
 def test_a_finished_run_is_left_alone(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {p: p.read_bytes() for p in copied.rglob("*.safetensors")}

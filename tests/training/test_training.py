@@ -12,8 +12,6 @@ from svea.core.errors import SveaError, UserError
 from svea.envs.workers.pool import Workers
 from svea.training import Trainer, train, train_each, train_together
 
-torch.set_num_threads(1)
-
 
 def test_runs_that_take_turns_are_the_runs_alone(tmp_path, monkeypatch):
     """A trainer leaves a core to its environments, so the second begins with fewer threads.

@@ -1,9 +1,9 @@
 """Fast versions of what an agent computes, put on from outside.
 
 Agents, networks, views and augmentations are plain PyTorch and know nothing of this module. What it
-assigns over are their seams, each marked where it stands: an augmentation's function, `Views.pixels`
-and `join`, a network's `forward`, `Actor.sample`, `Replay.sample`, and an agent's `step`, `overlap`,
-`update_target`, `weighted_error` and `policy_losses`.
+assigns over are their seams, each marked where it stands: the function of an augmentation, `pixels`
+and `join` of views, `forward` of networks, `Actor.sample`, `Replay.sample`, and of agents `step`,
+`overlap`, `update_target`, `weighted_error` and `policy_losses`.
 """
 
 from __future__ import annotations
