@@ -26,16 +26,13 @@ def runs(tmp_path_factory):
     [
         ("methods", b"alpha", "ascii"),
         ("tasks", b"walker_walk", "io-encoding"),
-        ("train --help", b"--decisions", "ascii"),
-        ("analyze walltime RUNS", b"x fastest", "io-encoding"),
         ("compare svea drq --verbose --runs RUNS", b"P(svea > drq)", "ascii"),
         ("report RUNS -o PAGE", b".html", "io-encoding"),
-        ("sweep --tasks walker_walk --out OUT --dry-run", b"svea train walker_walk", "ascii"),
     ],
     ids=lambda value: value.split()[0] if isinstance(value, str) else "",
 )
 def test_tables_are_printed(arguments, shown, kind, runs, tmp_path):
-    names = {"RUNS": str(runs), "PAGE": str(tmp_path / "page.html"), "OUT": str(tmp_path / "out")}
+    names = {"RUNS": str(runs), "PAGE": str(tmp_path / "page.html")}
     done = in_a_process(
         *(names.get(word, word) for word in arguments.split()), variables=OLD[kind], text=False
     )

@@ -71,22 +71,6 @@ def test_claims_compare_settings_that_there_are(edition: str) -> None:
 # Mistakes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ("table1 --edition mimi", "'mini'"),
-        ("tabel1 --edition mini", "'table1'"),
-        ("successors", "leaves out successors; allowed: --edition mini"),
-        ("table1 --edition mini --scale 0.5", "scale is 0.5"),
-        ("all --edition mini --render", "no run of all"),
-    ],
-)
-def test_mistakes_about_editions(arguments, named, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["paper", *arguments.split()]) == 2
-    assert named in capsys.readouterr().err and list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("verb", ["table1 --yes", "table1 --render", "claims"])
 def test_editions_do_not_share_a_folder(verb, tmp_path, capsys):
     full = Paper()

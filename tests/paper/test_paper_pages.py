@@ -149,6 +149,11 @@ def test_the_paper_s_runs_start_after_a_yes(tmp_path, monkeypatch, answer, words
         ("table1 --render", "no run of table1"),
         ("table1 --set seed", "name=value"),
         ("claims --out nowhere", "'nowhere'"),
+        ("table1 --edition mimi", "'mini'"),
+        ("tabel1 --edition mini", "'table1'"),
+        ("successors", "leaves out successors; allowed: --edition mini"),
+        ("table1 --edition mini --scale 0.5", "scale is 0.5"),
+        ("all --edition mini --render", "no run of all"),
     ],
 )
 def test_mistakes_are_one_message_and_make_nothing(arguments, named, tmp_path, monkeypatch, capsys):
