@@ -270,7 +270,10 @@ def train(study: Path, runs: Sequence[PlannedRun]) -> None:
         return _conclude(study, zip(runs, train_each(configs), strict=True))
     values = {**runs[0].values, "out": configs[0].out}
     sys.argv = ["svea", "train", values.pop("task"), *as_flags(values)]
-    train(configs[0])
+    try:
+        train(configs[0])
+    finally:
+        write_entry(study, runs[0], event="used", processor_seconds=sum(os.times()[:4]))
 
 
 def export(study: Path, runs: Sequence[PlannedRun]) -> None:
