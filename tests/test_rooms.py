@@ -34,12 +34,12 @@ BUDGET = {
     "core": 1_930, "data": 1_490, "config": 1_570, "recipes": 120, "methods": 90,
     "views": 110, "augment": 1_110, "networks": 700, "replay": 320, "agents": 1_360, "envs": 4_310,
     "speed": 600, "runs": 1_280, "training": 1_280, "evaluation": 1_680,
-    "results": 3_880, "studies": 1_740, "bench": 500, "cli": 2_500,
+    "results": 3_880, "studies": 1_750, "bench": 500, "cli": 2_580,
     "kernels": 4_260, "raster": 650, "play": 1_290, "paper": 1_240,
 }  # fmt: skip
 """Lines of Python that each room may have. A change that raises one lowers another or says why."""
 
-SUMS = {"all but the wings": 26_560, "src": 33_980, "files in src": 170, "tests and tools": 29_800}
+SUMS = {"all but the wings": 26_650, "src": 34_070, "files in src": 170, "tests and tools": 29_750}
 """The same for what rooms are together. A feature with many tests raises them by what it needs."""
 
 SIDE = {

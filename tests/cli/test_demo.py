@@ -22,6 +22,7 @@ def test_without_the_zoo_there_is_only_training(how, tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "--no-train"]) == 2
     assert main(["demo", "--no-train", "--skip-zoo"]) == 2
+    assert main(["demo", "--no-train", "--finding"]) == 2
     trained: list[object] = []
     monkeypatch.setattr(demo, "train_one", lambda *arguments: trained.append(arguments))
     assert main(["demo"]) == 0 and len(trained) == 1
@@ -84,3 +85,21 @@ def test_the_whole_demo_at_a_small_size(tmp_path, monkeypatch, capsys):
     assert "walker_walk-svea" in out and "SVEA, colours never seen" in out
     page = (tmp_path / "runs/demo/report.html").read_text()
     assert page.count("<video") >= 4  # the agent of the zoo and ours, in two modes each
+
+
+@pytest.mark.slow
+def test_the_finding_at_a_small_size(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "FINDING", SMALL)
+    monkeypatch.setattr(demo, "EPISODES", 2)
+    for _ in range(2):  # a repeat trains nothing again
+        assert main(["demo", "--finding", "--seed", "3"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in (*demo.SIDES, "random"))
+    runs = [path.name for path in (tmp_path / "runs/finding/runs").iterdir()]
+    assert sorted(runs) == [
+        "cartpole_swingup-drq-conv-s3", "cartpole_swingup-drq-none-s3",
+        "cartpole_swingup-svea-conv-s3",
+    ]  # fmt: skip
+    assert (tmp_path / "runs/finding/finding.mp4").stat().st_size > 1000
+    assert (tmp_path / "runs/finding/report.html").read_text().count("<video") == 6

@@ -5,6 +5,7 @@ import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
@@ -105,6 +106,12 @@ def test_a_torch_that_does_not_import_is_reported_and_not_raised(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert finding("device").status == "problem" and "torch" in finding("device").value
     assert finding("disk").status == "ok"
+
+
+def test_the_cure_for_too_little_memory_is_no_new_installation(monkeypatch):
+    error = ImportError("libtorch_cpu.so: failed to map segment from shared object")
+    monkeypatch.setattr(doctor, "check_device", mock.Mock(side_effect=error))
+    assert "memory" in finding("device").cure and "reinstall" not in finding("device").cure
 
 
 def test_a_mujoco_out_of_range_is_named_with_the_range_that_works(healthy):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from svea.core import errors, machine, process
 from svea.core.errors import DISTRIBUTION, SveaError, UserError, install_hint
+from svea.core.outcome import exhausted
 from svea.core.terminal import note
 from svea.core.words import one_line, plural
 from svea.data.clips import data_folder
@@ -91,7 +92,8 @@ def diagnose(data_dir: str | os.PathLike[str] | None = None) -> list[Check]:
             findings.append(Check(name, "does not work", one_line(error), error.exit_code))
         except Exception as error:  # a broken installation can raise anything at import
             value = f"{type(error).__name__}: {one_line(error)}"
-            cure = f"reinstall svea and its packages: {install_hint()} --force-reinstall"
+            reinstall = f"reinstall svea and its packages: {install_hint()} --force-reinstall"
+            cure = exhausted(error) or reinstall
             findings.append(Check(name, value, cure, SveaError.exit_code))
     return findings
 

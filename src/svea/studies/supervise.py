@@ -271,7 +271,10 @@ def train(study: Path, runs: Sequence[PlannedRun]) -> None:
     if len(configs) > 1:
         return _conclude(study, zip(runs, train_each(configs, commands), strict=True))
     sys.argv = commands[0]
-    train(configs[0])
+    try:
+        train(configs[0])
+    finally:
+        write_entry(study, runs[0], event="used", processor_seconds=sum(os.times()[:4]))
 
 
 def export(study: Path, runs: Sequence[PlannedRun]) -> None:
