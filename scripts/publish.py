@@ -99,7 +99,7 @@ def origin(study: Path, run: PlannedRun, commit: str) -> dict[str, Any]:
         "reached_decisions": max(line["decision"] for line in lines),
         "stopped_by": "its end",
         "wall_seconds": round(max(line["seconds"] for line in lines), 1),
-        "processor_seconds": round(sum(used), 1),
+        **({"processor_seconds": round(sum(used), 1)} if used else {}),
         "data": "; ".join(shown),
         "evaluation": f"by the same command, pictures by {records[0]['provenance']['renderer']}",
     }
