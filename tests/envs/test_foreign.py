@@ -148,7 +148,14 @@ def test_nine_channels_that_are_not_a_stack_are_refused(adapt):
 @pytest.mark.parametrize(
     "space",
     [
-        gym.spaces.Dict(joints=box(4, dtype=np.float32), camera=box(12, 20, 3)),
+        gym.spaces.Dict(joints=box(4, dtype=np.float32)),
+        gym.spaces.Dict(camera=box(12, 20, 3), grip=gym.spaces.Discrete(2)),
+        gym.spaces.Dict(camera=box(12, 20, 3), arm=gym.spaces.Dict(joints=box(4))),
+        gym.spaces.Dict(camera=box(12, 20, 3), joints=box(4, dtype=np.int64)),
+        gym.spaces.Dict(camera=box(12, 20, 3), joints=gym.spaces.Box(-1, 1, (4, 4))),
+        gym.spaces.Dict(camera=box(12, 20, 3, dtype=np.int64)),
+        gym.spaces.Dict(dict.fromkeys("abc", box(12, 20, 3))),
+        gym.spaces.Dict(camera=box(12, 20, 3), **dict.fromkeys("ab", box(4, dtype=np.float32))),
         box(3, 12, 20, 3),  # as Gymnasium stacks them
         gym.spaces.Tuple([box(12, 20, 3)]),
         gym.spaces.Discrete(4),

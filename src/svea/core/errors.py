@@ -35,6 +35,8 @@ class NumericsError(SveaError):
     """A loss, gradient, observation or reward is not finite."""
 
     exit_code = 3
+    environment: int | None = None
+    """Whose observation or reward it is, if a worker says so."""
 
 
 class StorageError(SveaError):

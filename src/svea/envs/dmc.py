@@ -19,6 +19,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from svea.config.parts import OBSERVATIONS
 from svea.core.errors import NumericsError, UserError
 from svea.envs.looks import EPISODES_VERSION, Mode, Scene, compose, simulator, writable_arrays
 from svea.envs.rendering import Renderer, import_suite, prepare_simulator
@@ -60,7 +61,8 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         prepare_simulator()
         self.mode, self._settings = mode, settings
         self.render_mode, self.render_size = settings.render_mode, settings.render_size
-        self._episode = StackedEpisode(settings)
+        self.parts = OBSERVATIONS[settings.observation]
+        self._episode = StackedEpisode(settings, self.parts)
         self.observation_space = self._episode.space
         repeat = settings.action_repeat
         self.most_decisions = -(-settings.episode_frames // repeat)
@@ -83,6 +85,8 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
             model, data, settings.image_size, settings.rendering, camera, settings.renderer
         )
         self._scene = Scene(model, data, renderer, camera)
+        # The first is the one that a mode moves.
+        self._cameras = [camera, *(model.camera(name).id for name in self.parts.pictures[1:])]
         self._renderer, self._drew = "", set[str]()
         self._fresh_task = copy.deepcopy(vars(self._task))
         self._fresh_model = {
@@ -110,7 +114,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         """Begin the episode that belongs to `seed`.
 
         Without a seed the next one is drawn from the last seed's generator; the very first reset
@@ -126,11 +130,11 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         self._start_task(np.random.RandomState(np.random.MT19937(task_seed)))
         self.mode.begin(self._scene, np.random.default_rng(mode_seed))
         self._drew.clear()
-        observation = self._episode.begin(self._draw())
+        observation = self._episode.begin(*self._draw(), vector=self._vector())
         self._renderer = self._renderer or self._scene.renderer.name
         return observation, self._info()
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Repeat the action, sum its rewards, and show the state it led to."""
         self._episode.check_running()
         control = self._rescale(action)
@@ -148,19 +152,19 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
                 self._episode.running = False
                 break
         self.mode.update(self._scene)
-        seen = self._episode.push(self._draw())
+        seen = self._episode.push(*self._draw(), vector=self._vector())
         return seen, reward, terminated, truncated, self._info() | self._other_renderer()
 
     def _break_off(
         self, reward: float, cause: str
-    ) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    ) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """End an episode whose simulation diverged, with the last good rewards and picture.
 
         MuJoCo has put the model into its first pose by now: there is nothing to show. Truncated,
         not terminated, because the task did not end.
         """
         self._episode.running = False
-        seen = self._episode.push(self._episode.newest)
+        seen = self._episode.push(*self._episode.newest.copy())
         return seen, reward, False, True, {"frames": self._episode.frames, "physics_error": cause}
 
     def render(self) -> np.ndarray | None:
@@ -170,9 +174,9 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
             return None
         return np.array(self._picture(self.render_size))
 
-    def redraw(self) -> np.ndarray:
-        """Draw the newest picture of the observation again, after its look was changed by hand."""
-        return self._episode.replace_newest(self._draw())
+    def redraw(self) -> Any:
+        """Draw the newest pictures of the observation again, after the look was changed by hand."""
+        return self._episode.replace_newest(*self._draw())
 
     def foreground(self) -> np.ndarray:
         """Which pixels of the newest picture show what the task is about, `(H, W)` bool.
@@ -232,13 +236,22 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         unit = (read_vector(action, self.action_space) + 1.0) / 2.0
         return self._action_low + unit * (self._action_high - self._action_low)
 
-    def _draw(self) -> np.ndarray:
-        picture = self._picture()
-        self._drew.add(self._scene.renderer.name)
-        return picture.transpose(2, 0, 1)
+    def _draw(self) -> list[np.ndarray]:
+        """The newest picture of each camera, `(3, size, size)`."""
+        pictures = []
+        for camera in self._cameras:
+            pictures.append(self._picture(camera=camera).transpose(2, 0, 1))
+            self._drew.add(self._scene.renderer.name)
+        return pictures
 
-    def _picture(self, size: int | None = None) -> np.ndarray:
-        return compose(self.mode, self._scene.renderer.draw(size))
+    def _picture(self, size: int | None = None, camera: int | None = None) -> np.ndarray:
+        return compose(self.mode, self._scene.renderer.draw(size, camera))
+
+    def _vector(self) -> np.ndarray | None:
+        """What the task tells of its state, if it is shown."""
+        if not self.parts.vector:
+            return None
+        return self._task.get_observation(self.physics)[self.parts.vector].astype(np.float32)
 
 
 def warn_of_render_without_mode() -> None:

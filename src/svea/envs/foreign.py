@@ -1,7 +1,8 @@
 """A user's own Gymnasium environment of pictures, as the kind that svea learns from.
 
 Pictures of any size, channels first or last, colour or grey, become three stacked RGB frames of one
-size; actions of any finite range become a vector in [-1, 1]; discrete actions stay what they are.
+size, alone or in a dictionary with a second one and a vector; actions of any finite range become a
+vector in [-1, 1]; discrete actions stay what they are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from svea.config.options import FRAMES
+from svea.config.parts import MOST_PICTURES, PLAIN, Parts
 from svea.core.errors import NumericsError, UserError
 from svea.core.given import find_factory
 from svea.envs.dmc import read_choice, read_vector, warn_of_render_without_mode
@@ -27,13 +29,19 @@ _LOOKS = 1  # what the mode draws has a stream of its own: the episode does not 
 _NEEDED = (
     "svea learns from single pictures, which it stacks itself: a Box from 0 to 255 (or floats from "
     "0 to 1) shaped (H, W), (H, W, C) or (C, H, W), where C is 1, 3, or 9 for three stacked RGB "
-    "frames. Take one of several observations with gymnasium.wrappers.TransformObservation, or "
-    "draw the environment (render_mode='rgb_array') with gymnasium.wrappers.AddRenderObservation."
+    "frames; or from a Dict of one or two such pictures and one vector of floats. "
+)
+_CURE = (
+    "Choose or change with gymnasium.wrappers.TransformObservation, or draw the environment "
+    "(render_mode='rgb_array') with gymnasium.wrappers.AddRenderObservation."
 )
 
 
 class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     """An environment whose observations are stacked RGB frames of one size, uint8, oldest first.
+
+    Where the adapted one shows a dictionary, this one does: such a stack for each picture, and the
+    vector as it is.
 
     Built by `make_env`, which checks the arguments. What the environment must do by itself: draw
     everything random from the seed given to `reset`, so that an episode is a function of its seed
@@ -42,37 +50,42 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
 
     def __init__(self, env: gym.Env[Any, Any], mode: Mode, settings: Settings) -> None:
         super().__init__(env)
-        self._layout = read_layout(env.observation_space)
-        self._settings, self._episode = settings, StackedEpisode(settings)
+        self.parts, layouts = read_parts(env.observation_space)
+        self._cameras = [Camera(layout) for layout in layouts]
+        self._settings, self._episode = settings, StackedEpisode(settings, self.parts)
+        self._began = False
         mode.image_size = self._size = settings.image_size
         self.mode = mode if isinstance(mode, PictureMode) else None  # in train nothing changes
         self._looks = np.random.default_rng(settings.seed)  # for episodes without a seed
         self.render_size = settings.render_size
         self.observation_space = self._episode.space
-        self._stacked_before: np.ndarray | None = None
         self.action_space = unit_actions(env.action_space)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; the very first one without a seed has that of `make_env`, if any."""
         seed = self._episode.choose_seed(seed)
         observation, info = self.env.reset(seed=seed, options=options)
-        self._stacked_before = None
+        for camera in self._cameras:
+            camera.before = None
         if self.mode is not None:
             self.mode.choose(seed, options or {})
             draws = self._looks.integers(2**63) if seed is None else seed
             self.mode.begin(None, np.random.default_rng([int(draws), _LOOKS]))
-        return self._episode.begin(self._show(self._newest(observation))), self._info(info)
+        pictures, vector = self._read(observation)
+        self._began = True
+        seen = self._episode.begin(*map(self._show, pictures), vector=vector)
+        return seen, self._info(info)
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Repeat the action, sum its rewards, and show the picture it led to."""
         self._episode.check_running()
         theirs = self._rescale(action)
         total = 0.0
         for _ in range(self._settings.action_repeat):
             observation, reward, terminated, truncated, info = _five(self.env.step(theirs))
-            newest = self._newest(observation)
+            pictures, vector = self._read(observation)
             total += float(reward)
             truncated = self._episode.count_frame() or bool(truncated)
             if terminated or truncated:
@@ -82,7 +95,7 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
             raise NumericsError(f"the environment's reward is {total}, which is not finite.")
         if self.mode is not None:
             self.mode.update(None)
-        seen = self._episode.push(self._show(newest))
+        seen = self._episode.push(*map(self._show, pictures), vector=vector)
         return seen, total, bool(terminated), truncated, self._info(info)
 
     @property
@@ -110,26 +123,25 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
             drawn: Any = self.env.render()
             return drawn if self.mode is None else compose(self.mode, np.asarray(drawn))
         enlarge = max(1, self.render_size // self._size)
-        picture = self._episode.newest.transpose(1, 2, 0)
+        picture = np.concatenate(self._episode.newest, axis=2).transpose(1, 2, 0)
         return picture.repeat(enlarge, axis=0).repeat(enlarge, axis=1)
 
-    def _newest(self, observation: Any) -> np.ndarray:
-        """The newest picture, `(H, W)` or `(H, W, C)` uint8, of what the environment showed."""
-        picture = self._layout.read(observation)
-        if self._layout.channels < CHANNELS:
-            return picture
-        # The replay stores single frames and stacks them itself: a stack of another kind would be
-        # acted on but never learned from.
-        before = self._stacked_before
-        expected = np.tile(picture[..., -3:], FRAMES) if before is None else before[..., 3:]
-        if not np.array_equal(picture[..., : expected.shape[-1]], expected):
-            raise UserError(
-                "the environment's observations have 9 channels but are not a stack of three "
-                "RGB frames (oldest first; at reset three times the first). Return single frames: "
-                "svea stacks them."
-            )
-        self._stacked_before = picture.copy()  # environments may draw into the same array again
-        return picture[..., -3:]
+    def _read(self, observation: Any) -> tuple[list[np.ndarray], np.ndarray | None]:
+        """The newest pictures, `(H, W)` or `(H, W, C)` uint8, and the vector if there is one."""
+        parts = self.parts
+        if not parts.pictures:
+            return [self._cameras[0].newest(observation)], None
+        parts.check_names(observation)
+        shown = zip(self._cameras, parts.pictures, strict=True)
+        pictures = [camera.newest(observation[name]) for camera, name in shown]
+        if not parts.vector:
+            return pictures, None
+        try:
+            return pictures, parts.read_vector(observation)
+        except NumericsError as error:
+            if self._began:
+                raise
+            raise UserError(f"at its first reset, {error}; allowed: finite numbers.") from None
 
     def _show(self, picture: np.ndarray) -> np.ndarray:
         """A picture for the stack: of its size, and in the mode's look."""
@@ -222,6 +234,33 @@ class Layout:
         return moved[..., 0] if self.channels == 1 else moved
 
 
+@dataclass
+class Camera:
+    """One of the pictures that an environment shows."""
+
+    layout: Layout
+    before: np.ndarray | None = None
+    """The stack that it showed last, where the environment stacks by itself."""
+
+    def newest(self, observation: Any) -> np.ndarray:
+        """The newest picture, `(H, W)` or `(H, W, C)` uint8, of what the environment showed."""
+        picture = self.layout.read(observation)
+        if self.layout.channels < CHANNELS:
+            return picture
+        # The replay stores single frames and stacks them itself: a stack of another kind would be
+        # acted on but never learned from.
+        before = self.before
+        expected = np.tile(picture[..., -3:], FRAMES) if before is None else before[..., 3:]
+        if not np.array_equal(picture[..., : expected.shape[-1]], expected):
+            raise UserError(
+                "the environment's observations have 9 channels but are not a stack of three "
+                "RGB frames (oldest first; at reset three times the first). Return single frames: "
+                "svea stacks them."
+            )
+        self.before = picture.copy()  # environments may draw into the same array again
+        return picture[..., -3:]
+
+
 def _five(step: Any) -> Any:
     """What `step` returned; the four values of old Gym cannot tell the end of time from the end."""
     if isinstance(step, tuple | list) and len(step) == 5:
@@ -233,8 +272,32 @@ def _five(step: Any) -> Any:
     )
 
 
-def read_layout(space: gym.Space[Any]) -> Layout:
-    """Find out how pictures of an observation space lie in memory; refuse other spaces."""
+def read_parts(space: gym.Space[Any]) -> tuple[Parts, list[Layout]]:
+    """What an observation space consists of, and how its pictures lie in memory."""
+    if not isinstance(space, gym.spaces.Dict):
+        if layout := find_layout(space):
+            return PLAIN, [layout]
+        raise UserError(f"its observation space is {space}; {_NEEDED}{_CURE}")
+    layouts = {name: layout for name, part in space.items() if (layout := find_layout(part))}
+    vectors = {name: part for name, part in space.items() if name not in layouts}
+    if unknown := [name for name, part in vectors.items() if not _is_vector(part)]:
+        part = f"the part {unknown[0]!r} of its observations is {space[unknown[0]]}"
+        raise UserError(f"{part}; {_NEEDED}{_CURE}")
+    if not 1 <= len(layouts) <= MOST_PICTURES or len(vectors) > 1:
+        many = f"its observations have {len(layouts)} pictures and {len(vectors)} vectors"
+        raise UserError(f"{many} ({', '.join(map(repr, space))}); {_NEEDED}{_CURE}")
+    (name, vector), *_ = [*vectors.items(), ("", None)]
+    numbers = 0 if vector is None else int(vector.shape[0])  # type: ignore[index]
+    return Parts(tuple(layouts), name, numbers), [*layouts.values()]
+
+
+def _is_vector(space: gym.Space[Any]) -> bool:
+    is_floats = isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
+    return is_floats and len(space.shape or ()) == 1 and space.shape != (0,)
+
+
+def find_layout(space: gym.Space[Any]) -> Layout | None:
+    """How pictures of an observation space lie in memory; None if it is not one of pictures."""
     shape = space.shape or ()
     axes = [axis for axis in (0, 2) if len(shape) == 3 and shape[axis] in _COUNTS]
     if isinstance(space, gym.spaces.Box) and (len(shape) == 2 or len(axes) == 1):
@@ -243,7 +306,7 @@ def read_layout(space: gym.Space[Any]) -> Layout:
         allowed = (1, 255) if floats else (255,) if space.dtype == np.uint8 else ()
         if (space.low == 0).all() and (space.high == top).all() and top in allowed:
             return Layout(shape, axes[0] if axes else None, 255 / top if floats else None)
-    raise UserError(f"its observation space is {space}; {_NEEDED}")
+    return None
 
 
 def unit_actions(space: gym.Space[Any]) -> gym.Space[Any]:

@@ -92,6 +92,7 @@ def make_env(
     render_mode: str | None = None,
     render_size: int = 240,
     action_bins: int = 0,
+    observation: str = "pictures",
     **mode_options: Any,
 ) -> gym.Env[np.ndarray, Any]:
     """Make an environment of pictures.
@@ -124,12 +125,16 @@ def make_env(
         render_size: Side of the picture that `render()` returns.
         action_bins: 0, or how many values each dimension of the action may take: the actions are
             then numbered, `bins ** dimensions` of them (see `DiscreteActions`).
+        observation: What a robot task shows: `pictures` alone, or a dictionary with a second
+            picture (`gripper`) and angles and velocities of its joints: `pictures+joints`,
+            `pictures+gripper`, `pictures+gripper+joints`.
         **mode_options: Options of the mode: `videos` and `order` of the video modes, `videos` and
             `intensity` of `distracting_cs`, `world` of the robot's `test`.
 
     Returns:
         A Gymnasium environment: observations `(3 * frame_stack, image_size, image_size)` uint8 (RGB
-        frames, oldest first), actions in [-1, 1] or discrete, reward summed over the action repeat.
+        frames, oldest first), or a dictionary of such and a vector; actions in [-1, 1] or
+        discrete, reward summed over the action repeat.
         Where svea simulates the task, `env.unwrapped.physics` is dm_control's `Physics` and
         `env.unwrapped.state()` the simulator's state.
 
@@ -149,6 +154,11 @@ def make_env(
         raise UserError(
             f"action_repeat is {action_repeat}; a robot task takes 1: a step is 0.04 s."
         )
+    if observation != "pictures" and task not in modes.ROBOT_TASKS:
+        raise UserError(
+            f"observation is {observation!r}, which robot tasks have; {task} takes 'pictures'. An "
+            "environment of yours shows what its observation space says."
+        )
     settings = Settings(
         seed=seed,
         image_size=image_size,
@@ -163,6 +173,7 @@ def make_env(
         render_mode=render_mode,
         render_size=render_size,
         action_bins=action_bins,
+        observation=observation,
     )
     look = make_mode(name, task, data_folder(data_dir), options | mode_options)
     if not is_foreign(task):

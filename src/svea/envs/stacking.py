@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import gymnasium as gym
 import numpy as np
 
 from svea.config.options import FRAMES
+from svea.config.parts import OBSERVATIONS, PLAIN, Parts
 from svea.core.errors import UserError, between, unknown_name
 from svea.envs.rendering import RENDERERS, RENDERINGS
 
@@ -30,6 +31,7 @@ class Settings:
     render_mode: Annotated[str | None, (None, "rgb_array")]
     render_size: Annotated[int, between(16, 2048)]
     action_bins: Annotated[int, between(0, 4096)]
+    observation: Annotated[str, tuple(OBSERVATIONS)]
 
     def __post_init__(self) -> None:
         """Refuse what is no choice, or no integer within its bounds."""
@@ -44,28 +46,53 @@ class Settings:
                 allowed.check(name, int(value))
 
 
+def describe_observations(env: Any) -> tuple[list[int], Parts]:
+    """The shape of an environment's pictures on one axis of channels, and all parts."""
+    parts = env.get_wrapper_attr("parts") if env.has_wrapper_attr("parts") else PLAIN
+    space = env.observation_space
+    channels, *size = (space[parts.pictures[0]] if parts.pictures else space).shape
+    return [parts.count * channels, *size], parts
+
+
 class StackedEpisode:
     """The running episode: its newest pictures, and the simulator steps it has left."""
 
-    def __init__(self, settings: Settings) -> None:
-        size = settings.image_size
-        self._stack = np.zeros((3 * settings.frame_stack, size, size), np.uint8)
+    def __init__(self, settings: Settings, parts: Parts = PLAIN) -> None:
+        size, self._parts = settings.image_size, parts
+        self._stacks = np.zeros((parts.count, 3 * settings.frame_stack, size, size), np.uint8)
+        self._vector = np.zeros(parts.numbers, np.float32)
         self._channels_last = settings.channels_last
-        self.space = gym.spaces.Box(0, 255, self.observation.shape, np.uint8)
+        shape = self._of(self._stacks[0]).shape
+        self.space: gym.Space[Any] = gym.spaces.Box(0, 255, shape, np.uint8)
+        if parts.pictures:
+            spaces = dict.fromkeys(parts.pictures, self.space)
+            if parts.vector:
+                spaces[parts.vector] = gym.spaces.Box(-np.inf, np.inf, (parts.numbers,), np.float32)
+            self.space = gym.spaces.Dict(spaces)
         self.frames, self.running = 0, False
         self._first_seed, self._most_frames = settings.seed, settings.episode_frames
 
     @property
-    def observation(self) -> np.ndarray:
-        """The last pictures on one axis of channels, oldest first; the caller's own."""
+    def observation(self) -> Any:
+        """The last pictures on one axis of channels, oldest first; the caller's own.
+
+        Where there are parts: by their names, and the vector with them.
+        """
+        parts = self._parts
+        if not parts.pictures:
+            return self._of(self._stacks[0])
+        shown = zip(parts.pictures, map(self._of, self._stacks), strict=True)
+        return dict(shown) | ({parts.vector: self._vector.copy()} if parts.vector else {})
+
+    def _of(self, stack: np.ndarray) -> np.ndarray:
         if self._channels_last:
-            return np.ascontiguousarray(self._stack.transpose(1, 2, 0))
-        return self._stack.copy()
+            return np.ascontiguousarray(stack.transpose(1, 2, 0))
+        return stack.copy()
 
     @property
     def newest(self) -> np.ndarray:
-        """The newest picture `(3, size, size)`."""
-        return self._stack[-3:]
+        """The newest of each picture `(pictures, 3, size, size)`."""
+        return self._stacks[:, -3:]
 
     def choose_seed(self, given: int | None) -> int | None:
         """The seed of the next episode: the one given, else the first seed, once, else None."""
@@ -73,20 +100,24 @@ class StackedEpisode:
         self._first_seed = None
         return seed
 
-    def begin(self, picture: np.ndarray) -> np.ndarray:
-        """Fill the stack with an episode's first picture; return the observation."""
+    def begin(self, *pictures: np.ndarray, vector: np.ndarray | None = None) -> Any:
+        """Fill the stacks with an episode's first pictures; return the observation."""
         self.frames, self.running = 0, True
-        self._stack.reshape(-1, 3, *self._stack.shape[1:])[:] = picture
-        return self.observation
+        for stack, picture in zip(self._stacks, pictures, strict=True):
+            stack.reshape(-1, 3, *stack.shape[1:])[:] = picture
+        return self.replace_newest(*pictures, vector=vector)
 
-    def push(self, picture: np.ndarray) -> np.ndarray:
-        """Put a picture in the place of the oldest; return the observation."""
-        self._stack[:-3] = self._stack[3:]
-        return self.replace_newest(picture)
+    def push(self, *pictures: np.ndarray, vector: np.ndarray | None = None) -> Any:
+        """Put pictures in the place of the oldest; return the observation."""
+        self._stacks[:, :-3] = self._stacks[:, 3:]
+        return self.replace_newest(*pictures, vector=vector)
 
-    def replace_newest(self, picture: np.ndarray) -> np.ndarray:
-        """Put a picture in the place of the newest; return the observation."""
-        self._stack[-3:] = picture
+    def replace_newest(self, *pictures: np.ndarray, vector: np.ndarray | None = None) -> Any:
+        """Put pictures in the place of the newest, and a vector if given; return the observation."""
+        for stack, picture in zip(self._stacks, pictures, strict=True):
+            stack[-3:] = picture
+        if vector is not None:
+            self._vector = vector
         return self.observation
 
     def check_running(self) -> None:

@@ -115,7 +115,8 @@ class Renderer:
         self._perturb = mujoco.MjvPerturb()
         self._camera = mujoco.MjvCamera()
         self._camera.type, self._camera.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, camera
-        self._buffers = dict[int, np.ndarray]()
+        self._own_camera = camera
+        self._buffers = dict[tuple[int, int], np.ndarray]()
         self._raster: Raster | None = None
         self._to_send: Changes = defaultdict(set)
         self._to_copy: Changes = defaultdict(set)
@@ -129,14 +130,15 @@ class Renderer:
             _close_at_exit(self)
             self.draw()  # not used: a driver that hangs does so here
 
-    def draw(self, size: int | None = None) -> np.ndarray:
-        """Draw the current state, `(size, size, 3)` uint8; at the own size when none is given.
+    def draw(self, size: int | None = None, camera: int | None = None) -> np.ndarray:
+        """Draw the current state, `(size, size, 3)` uint8; by default of own size and camera.
 
-        Top row first: a view of a buffer that the next call reuses.
+        Top row first: a view of a buffer that the next call with the same arguments reuses.
         """
         size = size or self._size
+        camera = self._camera.fixedcamid = self._own_camera if camera is None else camera
         self._update_scene()
-        buffer = self._buffers.setdefault(size, np.empty((size, size, 3), np.uint8))
+        buffer = self._buffers.setdefault((size, camera), np.empty((size, size, 3), np.uint8))
         is_checked = self.drawn + 1 in CHECKED
         is_ours = not is_checked and self._rasterise(buffer)
         if not is_ours:
@@ -180,6 +182,7 @@ class Renderer:
         All but the sky, planes (floors and walls), terrains, and boxes that stand in the world
         itself (a table).
         """
+        self._camera.fixedcamid = self._own_camera
         self._update_scene()
         for geom in self._scene.geoms[: self._scene.ngeom]:
             # Drawn as the number that follows: white, or next to black. So the average of several
@@ -250,7 +253,7 @@ class Renderer:
 
         All six for a camera that turns: one that is not fixed in the world and does not track.
         """
-        mujoco, camera = self._mujoco, self._camera.fixedcamid
+        mujoco, camera = self._mujoco, self._own_camera
         kind, kinds = int(self._model.cam_mode[camera]), mujoco.mjtCamLight
         tracks = kind in (kinds.mjCAMLIGHT_TRACK.value, kinds.mjCAMLIGHT_TRACKCOM.value)
         body = self._model.body_weldid[self._model.cam_bodyid[camera]]

@@ -202,8 +202,9 @@ class RobotTask(base.Task):
         return float(distance <= RADIUS) - distance
 
     def get_observation(self, physics: RobotPhysics) -> dict[str, np.ndarray]:
-        """Nothing: agents see pictures."""
-        return {}
+        """Angles and velocities of the arm's joints, for `observation=pictures+joints`."""
+        data = physics.data
+        return {"joints": np.concatenate([data.qpos[:JOINTS], data.qvel[:JOINTS]])}
 
     def distance(self, physics: RobotPhysics) -> float:
         """From gripper or cube to the mark's centre, along the table, in metres."""

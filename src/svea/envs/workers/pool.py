@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svea.config.modes import is_foreign
+from svea.config.parts import Parts
 from svea.core.errors import NumericsError, RendererError, UserError, WorkerError
 from svea.core.terminal import warn
 from svea.envs.rendering import backend
@@ -195,8 +196,20 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
     def receive(self) -> list[Step]:
         """Wait for the steps that were sent."""
         waiting, self._waiting = self._waiting, {}
-        answers = self._answers(self._step_seconds)
+        try:
+            answers = self._answers(self._step_seconds)
+        except NumericsError as error:
+            self._name(error)
+            raise
         return [self._take_step(i, answers[i], seed) for i, seed in waiting.items()]
+
+    def _name(self, error: NumericsError) -> None:
+        """Say in which episode and at which step the error came."""
+        if error.environment in self._episodes:
+            episode = self._episodes[error.environment]
+            where = f"environment {error.environment}, episode {episode.number + 1}"
+            step = len(episode.actions) + 1
+            error.args = (f"{where} (seed {episode.seed}), step {step}: {error}",)
 
     def close(self) -> None:
         """Stop every process: closing the socket asks it to end; a kill follows if it does not."""
@@ -229,16 +242,18 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
     def _share(self, specs: list[dict[str, Any]]) -> None:
         """Make the shared memory, now that the spaces are known, and hand it to every worker."""
         self.provenance = specs[0].pop("provenance")  # what data the pictures are made with
-        spaces = [(spec["observation"], spec["actions"], spec["choices"]) for spec in specs]
+        spaces = [tuple(s[n] for n in ("observation", "parts", "actions", "choices")) for s in specs]
         if any(other != spaces[0] for other in spaces):
             raise UserError(f"environments of one set differ in their spaces: {spaces}")
         shape, actions = specs[0]["observation"], specs[0]["actions"]
         self.observation_shape, self.action_size = tuple(shape), int(actions)
+        self.parts = Parts.read(specs[0]["parts"])  # of an observation
         self.choices = int(specs[0]["choices"])  # of a discrete action; 0: a vector in [-1, 1]
         self._memory = anonymous_file("svea-environments")
-        self._shared = Shared(self._memory.fileno(), len(self), shape, actions)
+        self._shared = Shared(self._memory.fileno(), len(self), shape, actions, self.parts)
         self.observations = self._shared.observations
-        """The current ones (N, 9, H, W), in shared memory: copy before the next send."""
+        """The current ones (N, 9, H, W), or N packed `Parts`, in shared memory: copy before the
+        next send."""
         self.finals = self._shared.finals
         """The last ones of episodes that ended with the last step (valid where done)."""
         for worker in self._workers:

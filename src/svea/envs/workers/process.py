@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import faulthandler
 import functools
 import json
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from svea.config.parts import Parts
 from svea.core import given
 from svea.core.errors import NumericsError
 from svea.core.importing import where_raised
@@ -24,6 +26,7 @@ from svea.envs.dmc import DMControlEnv, as_action, describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.rendering.context import SharedContext
 from svea.envs.rendering.renderer import configure_drawing
+from svea.envs.stacking import describe_observations
 from svea.envs.workers.worker import Shared
 
 
@@ -61,7 +64,8 @@ def serve(
     message, files, _, _ = socket.recv_fds(end, 1, 1)
     if not message:  # the parent gave up while we were starting
         return
-    shared = Shared(files[0], count, specs[0]["observation"], specs[0]["actions"])
+    shape, actions, parts = (specs[0][name] for name in ("observation", "actions", "parts"))
+    shared = Shared(files[0], count, shape, actions, Parts.read(parts))
     os.close(files[0])
     for line in lines:
         tasks = [
@@ -97,8 +101,10 @@ def describe(environment: Any) -> dict[str, Any]:
     if isinstance(environment.unwrapped, DMControlEnv):
         environment.reset(seed=0)  # now it knows who draws its look
     actions, choices = describe_actions(environment.action_space)
+    shape, parts = describe_observations(environment)
     return {
-        "observation": list(environment.observation_space.shape or ()),
+        "observation": shape,
+        "parts": dataclasses.asdict(parts),
         "actions": actions,
         "choices": choices,
         "provenance": provenance_of(environment),
@@ -112,7 +118,7 @@ def obey(environment: Any, shared: Shared, index: int, command: dict[str, Any]) 
     seen, _ = environment.reset(seed=command["seed"])
     for action in command["actions"]:
         seen, *_ = environment.step(as_action(environment, action))
-    shared.observations[index] = seen
+    shared.observations[index] = shared.parts.pack(seen)
     return {}
 
 
@@ -122,11 +128,12 @@ def step(environment: Any, shared: Shared, index: int, next_seed: int | None) ->
     seen, reward, terminated, truncated, info = environment.step(action)
     if not math.isfinite(reward):
         raise NumericsError(f"the reward of environment {index} is {reward}; it must be finite")
-    shared.observations[index] = seen
+    pack = shared.parts.pack
+    shared.observations[index] = seen = pack(seen)
     if terminated or truncated:
         shared.finals[index] = seen
         if next_seed is not None:
-            shared.observations[index], _ = environment.reset(seed=next_seed)
+            shared.observations[index] = pack(environment.reset(seed=next_seed)[0])
     values = ((k, v.item() if isinstance(v, np.generic) else v) for k, v in info.items())
     plain = {key: value for key, value in values if isinstance(value, int | float | str | bool)}
     return {

@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from svea.config.modes import is_foreign
+from svea.config.parts import PLAIN, Parts
 from svea.core import given as given_tasks
 from svea.core.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
 from svea.core.importing import where_stuck
@@ -190,7 +191,10 @@ class Worker:
 def _raised(answer: dict[str, Any]) -> SveaError:
     """The error that an environment reports, in its own class where it is one of ours."""
     if answer["error"] in _RAISED:
-        return _RAISED[answer["error"]](answer["message"])
+        known = _RAISED[answer["error"]](answer["message"])
+        if isinstance(known, NumericsError):
+            known.environment = answer["environment"]
+        return known
     where = f" ({answer['where']})" if answer.get("where") else ""
     error = RaisedError(
         f"environment {answer['environment']} raised {answer['error']}: {answer['message']}{where}"
@@ -202,13 +206,17 @@ def _raised(answer: dict[str, Any]) -> SveaError:
 class Shared:
     """Views into the shared memory: actions, observations, last ones of ended episodes."""
 
-    def __init__(self, file: int, count: int, shape: Sequence[int], actions: int) -> None:
-        pixels, start = 2 * count * math.prod(shape), -(-4 * count * actions // 64) * 64
-        os.ftruncate(file, start + pixels)
-        self._map = mmap.mmap(file, start + pixels)
+    def __init__(
+        self, file: int, count: int, shape: Sequence[int], actions: int, parts: Parts = PLAIN
+    ) -> None:
+        self.parts = parts
+        kind, start = parts.dtype(tuple(shape)), -(-4 * count * actions // 64) * 64
+        end = start + 2 * count * kind.itemsize
+        os.ftruncate(file, end)
+        self._map = mmap.mmap(file, end)
         self.actions = np.frombuffer(self._map, np.float32, count * actions).reshape(count, actions)
-        seen = np.frombuffer(self._map, np.uint8, pixels, start)
-        self.observations, self.finals = seen.reshape(2, count, *shape)
+        seen = np.frombuffer(self._map, kind, 2 * count, start)
+        self.observations, self.finals = seen[:count], seen[count:]
 
 
 def anonymous_file(name: str) -> IO[bytes]:
