@@ -14,6 +14,8 @@ import torch
 from torch import Generator, Tensor
 
 from svea.augment import Augment, centre_crop, crop, shift
+from svea.augment.registry import Apart
+from svea.config.parts import PLAIN, Parts
 
 if TYPE_CHECKING:
     from svea.config import Config
@@ -49,12 +51,13 @@ class Views:
     `join` are seams: `speed` and `kernels` assign faster ones over them.
 
     Attributes:
-        observations: uint8 (B, 9, H, W).
+        observations: uint8 (B, 9, H, W), or (B, 18, H, W) of two pictures.
         clean: what acting and the clean view see of the bytes.
         weak: the weak augmentation, of the bytes.
         strong: the strong augmentation, of the weak view's pixels in [0, 1].
         pixels: makes pixels out of bytes.
         join: puts views one after the other on the batch axis, as the trunk takes them.
+        vectors: (B, numbers) of observations that have them: every view has the same.
     """
 
     observations: Tensor | None
@@ -63,26 +66,36 @@ class Views:
     strong: Callable[..., Tensor]
     pixels: Callable[[Tensor], Tensor] = pixels
     join: Callable[[list[Tensor]], Any] = torch.cat
+    vectors: Tensor | None = None
     _drawn: dict[tuple[str, int], Tensor] = field(default_factory=dict, init=False)
 
     @classmethod
-    def of(cls, config: Config, strong: Augment) -> Views:
+    def of(cls, config: Config, strong: Augment, parts: Parts = PLAIN) -> Views:
         """The views that a configuration describes, of a batch that is still to come.
 
         - clean: the observation as stored, or its centre where the weak view is a crop;
         - weak: the observation after a random shift (DrQ), or a random crop (RAD);
         - strong: the weak view after the strong augmentation (random convolution, overlay, ...).
+
+        Of two pictures each has its own draws, unless they share them.
         """
         size = config.image_size
+        clean: Callable[[Tensor], Tensor] = unchanged
+        weak: Augment = shift.bind(pad=config.shift)
         if config.crop:
-            return cls(None, partial(centre_crop, size=size), crop.bind(size=size), strong)
-        return cls(None, unchanged, shift.bind(pad=config.shift), strong)
+            clean, weak = partial(centre_crop, size=size), crop.bind(size=size)
+        if parts.count > 1 and not config.shared_draws:
+            weak, strong = Apart(weak, parts.count), Apart(strong, parts.count)
+        return cls(None, clean, weak, strong)
 
-    def __call__(self, observations: Tensor, generator: Generator | None) -> Views:
+    def __call__(
+        self, observations: Tensor, generator: Generator | None, vectors: Tensor | None = None
+    ) -> Views:
         """The same views of a batch, drawn from a generator."""
         return replace(
             self,
             observations=observations,
+            vectors=vectors,
             weak=lambda images: self.weak(images, generator),
             strong=lambda images: self.strong(images, generator),
         )

@@ -39,11 +39,11 @@ class Guesser:
     def masked(self, images: Tensor) -> Tensor:
         return images
 
-    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator, vectors=None) -> Tensor:
         drawn = torch.randn(len(images), generator=generator)
         return images.mean((1, 2, 3)) + self.noise * drawn
 
-    def q(self, images: Tensor, actions: Tensor) -> Tensor:
+    def q(self, images: Tensor, actions: Tensor, vectors=None) -> Tensor:
         return 3 * images.mean((1, 2, 3)) + actions[:, 0]
 
 

@@ -32,7 +32,7 @@ def test_gradients_are_those_of_q() -> None:
     weights[4, 2:4, 5:7] = -3.0  # only the size of an influence counts, in any frame or colour
     weights[0, 0, 0] = 1.5
 
-    def q(images: Tensor, actions: Tensor) -> Tensor:
+    def q(images: Tensor, actions: Tensor, vectors: None) -> Tensor:
         return (images * weights).sum((1, 2, 3)) * actions[:, 0]
 
     agent: Any = SimpleNamespace(q=q)
@@ -50,7 +50,7 @@ def test_gradients_of_the_action_are_those_of_its_length() -> None:
     def choose(features: Tensor, explore: bool, generator: Any) -> Tensor:
         return torch.einsum("bchw,achw->ba", features, weights)
 
-    agent: Any = SimpleNamespace(trunk=lambda x: x, masked=lambda x: x, choose=choose)
+    agent: Any = SimpleNamespace(encode=lambda x, _: x, masked=lambda x: x, choose=choose)
     images = torch.zeros(1, 9, 8, 8)
     images[0, 4, 2, 5] = images[0, 4, 6, 6] = 1.0  # the action is (-3, 4), of length 5
     expected = torch.zeros(1, 8, 8)  # of |a|, by a_i w_i / |a|

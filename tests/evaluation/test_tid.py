@@ -59,8 +59,8 @@ def test_every_frames_mask_lies_under_that_frame(changes, monkeypatch):
     """Where all but the task is drawn black, what is not black is the mask."""
     whole = DMControlEnv._picture
 
-    def masked(env: DMControlEnv, size: int | None = None) -> Any:
-        return whole(env, size) * env.foreground()[..., None]
+    def masked(env: DMControlEnv, size: int | None = None, camera: int | None = None) -> Any:
+        return whole(env, size, camera) * env.foreground()[..., None]
 
     monkeypatch.setattr(DMControlEnv, "_picture", masked)
     config, agent = walker(**changes)
@@ -125,6 +125,7 @@ def test_the_guided_gradient_of_an_action_is_its_plain_one_where_all_is_positive
     head[1].weight = torch.nn.Parameter(weights)
     agent: Any = SimpleNamespace(
         trunk=torch.nn.Identity(), actor=head, masker=None, masked=lambda x: x,
+        encode=lambda x, _: x,
         choose=lambda features, explore, generator: head(features),
     )  # fmt: skip
     images = torch.rand(2, 9, 4, 4)

@@ -7,16 +7,26 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay_oracle import SIZE, Oracle, assert_rows_are_history, contents, histories, history, play
+from replay_oracle import (
+    PARTED,
+    SIZE,
+    Oracle,
+    assert_rows_are_history,
+    contents,
+    histories,
+    history,
+    play,
+)
 
 from svea.config.options import frame_slots, replay_bytes
+from svea.config.parts import PLAIN, Parts
 from svea.core.errors import UserError
 from svea.replay import Replay
 
 
 @settings(max_examples=150)
-@given(histories(), st.integers(1, 10))
-def test_contents_equal_the_oracle_at_any_time(history, episode_length):
+@given(histories(), st.integers(1, 10), st.sampled_from([PLAIN, PARTED, Parts(("one", "two"))]))
+def test_contents_equal_the_oracle_at_any_time(history, episode_length, parts):
     def check(replay: Replay, oracle: Oracle) -> None:
         newest = len(oracle.transitions)
         assert 0 < len(replay) <= min(history["capacity"], newest)
@@ -26,7 +36,7 @@ def test_contents_equal_the_oracle_at_any_time(history, episode_length):
         assert min(numbers) >= newest - len(replay), "a forgotten transition was drawn"
         assert_rows_are_history(batch, oracle, numbers)
 
-    play(history, episode_length, check)
+    play(history, episode_length, check, parts=parts)
 
 
 @settings(max_examples=150)

@@ -9,8 +9,10 @@ import torch
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from svea.config.parts import PLAIN, Parts
 from svea.replay import Batch, Replay
 
+PARTED = Parts(("front", "wrist"), "joints", 2)
 SIZE = 2  # pixels; every frame is a different number, so that any mix-up shows
 
 
@@ -21,20 +23,33 @@ class Oracle:
     transitions: list[dict[str, Any]] = field(default_factory=list)
     episodes: list[int] = field(default_factory=list)  # of every transition: its first frame
     stacks: dict[int, list[int]] = field(default_factory=dict)
+    vectors: dict[int, Any] = field(default_factory=dict)  # each environment's newest
     open: dict[int, int] = field(default_factory=dict)  # each environment's episode
     frames: int = 0
+    parts: Parts = PLAIN
 
     def new_frame(self) -> NDArray[np.uint8]:
-        """A picture of its own number, in base 256 over the pixels."""
+        """A picture of its own number, in base 256 over the pixels; a second one has other bits."""
         self.frames += 1
         digits = [self.frames % 256, self.frames // 256 % 256]
-        return np.resize(np.array(digits, np.uint8), (3, SIZE, SIZE))
+        picture = np.resize(np.array(digits, np.uint8), (3, SIZE, SIZE))
+        return np.concatenate([picture, ~picture][: self.parts.count])
 
-    def begin(self, environment: int) -> NDArray[np.uint8]:
+    def vector(self) -> NDArray[np.float32] | None:
+        """Of the newest frame."""
+        return np.array([self.frames, 0.5], np.float32) if self.parts.numbers else None
+
+    def stacked(self, frames: Any) -> NDArray[np.uint8]:
+        """Frames as an agent sees them: those of one picture, then those of the other."""
+        pictures = [np.split(frame, self.parts.count) for frame in frames]
+        return np.concatenate([each for picture in zip(*pictures, strict=True) for each in picture])
+
+    def begin(self, environment: int) -> tuple[Any, ...]:
         frame = self.new_frame()
         self.open[environment] = self.frames
         self.stacks[environment] = [frame] * 3  # type: ignore[list-item]
-        return frame
+        self.vectors[environment] = self.vector()
+        return frame, self.vector()
 
     def append(self, environment: int, terminated: bool) -> tuple[Any, ...]:
         frame = self.new_frame()
@@ -46,13 +61,17 @@ class Oracle:
         self.episodes.append(self.open[environment])
         self.transitions.append(
             {
-                "observations": np.concatenate(before),  # type: ignore[arg-type]
+                "observations": self.stacked(before),
                 "actions": action,
                 "rewards": number / 2,
                 "discounts": 0.0 if terminated else 0.99,
-                "next_observations": np.concatenate(after),  # type: ignore[arg-type]
+                "next_observations": self.stacked(after),
             }
         )
+        if self.parts.numbers:
+            both = {"vectors": self.vectors[environment], "next_vectors": self.vector()}
+            self.transitions[-1] |= both
+        self.vectors[environment] = self.vector()
         return environment, action, number / 2, terminated, frame
 
 
@@ -80,19 +99,19 @@ def play(
     """Fill a buffer and the oracle with the same history; every environment has an open episode."""
     environments = len(history["lengths"])
     replay = Replay(history["capacity"], SIZE, 2, environments, episode_length, seed=1, **settings)
-    oracle = Oracle()
+    oracle = Oracle(parts=replay.parts)
     plans = [itertools.cycle(lengths) for lengths in history["lengths"]]
     left = [next(plan) for plan in plans]
     for index in range(environments):
-        replay.begin(index, oracle.begin(index))
+        replay.begin(index, *oracle.begin(index))
     for _ in range(history["rounds"]):
         for index, plan in enumerate(plans):
             left[index] -= 1
             over = left[index] == 0
             terminated = over and history["ends"][len(oracle.transitions) % 8]
-            replay.append(*oracle.append(index, terminated), last=over)
+            replay.append(*oracle.append(index, terminated), last=over, vector=oracle.vector())
             if over:
-                replay.begin(index, oracle.begin(index))
+                replay.begin(index, *oracle.begin(index))
                 left[index] = next(plan)
             if after_each:
                 after_each(replay, oracle)

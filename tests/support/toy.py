@@ -223,3 +223,63 @@ class make_successful(Toy):
         solved = np.bool_(self.clock < LENGTH or self.ground % 2 == 0)
         told = {"is_success": solved, "distance": np.float32(0.5), "seen": seen}
         return seen, reward, terminated, truncated, told
+
+
+# Several parts ------------------------------------------------------------------------------------
+
+
+class Parted(Toy):
+    """Shows a dictionary: one or two pictures of other sizes and layouts, and perhaps a vector.
+
+    The vector holds the column's place, one far from 0 and one that never changes; it is ``bad``
+    (NaN, or longer) at one decision of the episode of one seed, or of every episode.
+    """
+
+    def __init__(
+        self,
+        image_size: int = 16,
+        *,
+        pictures: int = 2,
+        vector: bool = True,
+        bad: Any = None,
+        place: tuple[int | None, int] = (None, 0),
+    ) -> None:
+        super().__init__(image_size)
+        side = image_size
+        spaces: dict[str, Any] = {"front": gym.spaces.Box(0, 255, (3, side, side), np.uint8)}
+        if pictures > 1:
+            spaces["wrist"] = gym.spaces.Box(0, 255, (side + 4, side, 3), np.uint8)
+        if vector:
+            spaces["state"] = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
+        self.observation_space = gym.spaces.Dict(spaces)  # type: ignore[assignment]
+        self.bad, self.place = bad, place
+
+    def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
+        _, info = super().reset(**settings)
+        return self.parts(), info
+
+    def step(self, action: NDArray[np.float32]) -> Step:
+        _, *rest = super().step(action)
+        return self.parts(), *rest  # type: ignore[return-value]
+
+    def parts(self) -> dict[str, Any]:
+        """What its space says, if nothing is wrong."""
+        front = self.draw()
+        wrist = np.pad(255 - front.transpose(1, 2, 0), ((2, 2), (0, 0), (0, 0)))
+        state = np.array([self.x, 1000 + 10 * self.x, 7.0])
+        seed, clock = self.place
+        if self.bad is not None and seed in (None, self.episode) and clock == self.clock:
+            state = np.append(state, 0.0) if self.bad == "longer" else state * self.bad
+        shown = {"front": front, "wrist": wrist, "state": state}
+        return {name: shown[name] for name in self.observation_space}  # type: ignore[attr-defined]
+
+
+make_parted = partial(Parted)
+make_two_pictures = partial(Parted, vector=False)
+make_with_state = partial(Parted, pictures=1)
+
+
+def make_parted_spoiled(image_size: int = 16) -> Parted:
+    """As the variable ``SVEA_FAULTS`` says: the episode's seed, the decision, what the state is."""
+    seed, clock, bad = json.loads(os.environ["SVEA_FAULTS"])
+    return Parted(image_size, bad=bad if bad == "longer" else float(bad), place=(seed, clock))

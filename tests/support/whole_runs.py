@@ -13,7 +13,7 @@ import torch
 from svea.config import Config
 from svea.replay import Replay
 from svea.runs import checkpoint
-from svea.runs.load import load_config
+from svea.runs.load import load_config, parts_in, read_config
 from svea.training import Trainer, train
 
 if TYPE_CHECKING:
@@ -41,12 +41,13 @@ def outcome(run: Path) -> dict[str, Any]:
     config, saved = load_config(run), checkpoint.load(run)
     assert saved is not None
     decisions = max(config.decisions, saved.decision)
-    replay = Replay(min(config.replay, decisions), config.image_size, 1, config.envs, 10)
+    sizes = min(config.replay, decisions), config.image_size, 1, config.envs, 10
+    replay = Replay(*sizes, parts=parts_in(read_config(run)))
     checkpoint.restore_replay(run, saved, replay)
     return {
         "decision": saved.decision,
         "tensors": saved.agent,
-        "replay": vars(replay.gather(torch.arange(len(replay)))),
+        "replay": dict(replay.gather(torch.arange(len(replay)))),
         "state": timeless(saved.state),
         "metrics": metrics(run),
     }

@@ -14,7 +14,7 @@ from svea.training import preflight, train
 
 
 def test_a_run_of_days_on_a_cpu_is_announced_before_it_starts(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(preflight, "update_seconds", lambda config, device: 5.0)
+    monkeypatch.setattr(preflight, "update_seconds", lambda *about: 5.0)
     cpu, paper = torch.device("cpu"), configure("walker_walk")
     assert "about 28.9 days" in preflight.slow_warning(paper, cpu, 500_000)
     assert preflight.slow_warning(paper, cpu, 1_000) == "", "an hour and a half is not worth it"

@@ -15,9 +15,10 @@ from svea.augment import Augment, augmentation
 from svea.augment.images import ImageBank
 from svea.config.names import find_method, uses_pictures
 from svea.config.options import FRAMES
+from svea.config.parts import PLAIN, Parts
 from svea.core.importing import is_import_path
 from svea.core.seeds import seed_for
-from svea.networks import CNN, FrameCNN, OwnEncoder, Trunk, ViT
+from svea.networks import CNN, FrameCNN, OwnEncoder, Trunk, TwoPictures, ViT
 from svea.recipes import streams
 from svea.replay import Replay
 from svea.views import Views
@@ -36,16 +37,17 @@ def make_agent(
     actions: int,
     device: torch.device | str = "cpu",
     strong: Augment | None = None,
+    parts: Parts = PLAIN,
 ) -> Agent:
     """The agent that a configuration describes, freshly initialised.
 
     ``actions`` are the dimensions of the action, or the number of choices for DQN; ``strong`` takes
-    the place of the configuration's strong augmentation.
+    the place of the configuration's strong augmentation; ``parts`` are those of an observation.
     """
     pictures = pictures_of(config, device)
-    views = Views.of(config, strong or augmentation(config.augment, pictures))
+    views = Views.of(config, strong or augmentation(config.augment, pictures), parts)
     agent = BASES[config.base](
-        partial(make_encoder, config),
+        partial(make_encoder, config, parts.count),
         actions,
         streams(find_method(config.method).recipe_for(config.augment), config.recipe),
         views,
@@ -56,6 +58,7 @@ def make_agent(
         make_auxiliary=partial(make_auxiliary, config) if config.auxiliary != "none" else None,
         device=device,
         seed=config.seed,
+        parts=parts,
     )
     if strong is None and uses_pictures(config.augment):
         agent.pictures = pictures().record
@@ -69,7 +72,11 @@ def pictures_of(config: Config, device: torch.device | str = "cpu") -> Callable[
 
 
 def make_replay(
-    config: Config, actions: int, device: torch.device | str = "cpu", seed: int | None = None
+    config: Config,
+    actions: int,
+    device: torch.device | str = "cpu",
+    seed: int | None = None,
+    parts: Parts = PLAIN,
 ) -> Replay:
     """The empty replay buffer of a run; the seed of its draws is the run's by default."""
     return Replay(
@@ -82,12 +89,15 @@ def make_replay(
         seed_for(config.seed, "replay") if seed is None else seed,
         discount=config.options.discount,
         n_step=config.options.n_step,
+        parts=parts,
     )
 
 
-def make_encoder(config: Config) -> Trunk:
-    """The trunk."""
+def make_encoder(config: Config, pictures: int = 1) -> Trunk:
+    """The trunk, of observations with one picture or two."""
     network = config.network
+    if pictures > 1:
+        return TwoPictures(partial(make_encoder, config), network.share_encoder)
     if is_import_path(config.encoder):
         return OwnEncoder(config.encoder, config.image_size)
     if config.encoder == "vit":

@@ -7,7 +7,7 @@ successor is valued, how a policy is improved, and how to act. The equation numb
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import lcm
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from svea.agents.learning import Trainable, follow, frozen_copy, parameters_of
 from svea.config.options import AgentOptions, MaDiOptions, SACOptions
+from svea.config.parts import PLAIN, Parts
 from svea.core.seeds import seed_for
-from svea.networks import Actor, Critic, Masker, Trunk
+from svea.networks import Actor, Critic, Masker, Scale, Trunk
 from svea.networks.encoders import drawing_weights
 from svea.networks.heads import Branch, Noise
 from svea.recipes import Streams
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from svea.agents.auxiliary import Auxiliary
 
 Losses = dict[str, Tensor]
-Images = NDArray[np.uint8] | Tensor
+Observations = NDArray[Any] | Tensor | Mapping[str, Any]
 Overlap = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
 """Starts a computation; calling the result waits for it."""
 
@@ -68,18 +69,21 @@ class Agent(Trainable):
         make_auxiliary: Callable[[Agent], Auxiliary] | None = None,
         device: torch.device | str = "cpu",
         seed: int = 0,
+        parts: Parts = PLAIN,
     ) -> None:
         """Build networks and optimisers.
 
         ``actions`` are the dimensions of the action, or the number of choices where it is one of
         several. ``streams`` say which of the ``views`` feed Q-prediction, Q-target and policy.
         ``masker`` holds the numbers of the masker before the trunk, if there is one (MaDi). On
-        the device ``meta`` an agent computes nothing and takes no memory.
+        the device ``meta`` an agent computes nothing and takes no memory. ``parts`` are those of an
+        observation.
         """
         self.options = options = options or self.Options()
         self.device = torch.device(device)
         self.streams, self.view_maker, self.actions = streams, views, actions
-        self.projection, self.hidden = projection, hidden
+        self.projection, self.hidden, self.parts = projection, hidden, parts
+        self.scale = Scale(parts.numbers).to(self.device) if parts.numbers else None
         self.decision = 0  # how many decisions it has been trained for
         drawn_on = "cpu" if self.device.type == "meta" else self.device  # meta has shapes alone
         self.generator = torch.Generator(drawn_on).manual_seed(seed_for(seed, "agent"))
@@ -104,12 +108,14 @@ class Agent(Trainable):
         """Make the critic, and the actor if there is one."""
         raise NotImplementedError
 
-    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def value(
+        self, images: Tensor, generator: torch.Generator, vectors: Tensor | None = None
+    ) -> Tensor:
         """What the target network expects of successors (N, 9, H, W), `masked` already: (N,)."""
         raise NotImplementedError
 
     def choose(self, features: Tensor, explore: bool, generator: Noise) -> Tensor:
-        """Actions (N, A) from the trunk's features."""
+        """Actions (N, A) from features, as `encode` makes them."""
         raise NotImplementedError
 
     def update_actor(self, now: Views) -> Losses:
@@ -127,40 +133,72 @@ class Agent(Trainable):
 
     @torch.no_grad()
     def act(
-        self, observations: Images, explore: bool = False, generator: Noise = None
+        self, observations: Observations, explore: bool = False, generator: Noise = None
     ) -> NDArray[np.float32]:
         """Actions (N, A) for uint8 observations (N, 9, H, W), or (A,) for one (9, H, W).
 
+        Observations with several parts are a dictionary of them, as their environment shows them.
         The best ones, or as in training to `explore`: drawn from the agent's own generator, another
         one, or one per observation.
         """
-        given = torch.as_tensor(observations)
+        given, vectors = self.split(observations)
         clean, pixels = self.view_maker.clean, self.view_maker.pixels
         images = clean(on_device(given, self.device)) if given.ndim in (3, 4) else given
         self.trunk.check(images, given)
         self.anneal(self.decision)
-        features = self.trunk(self.masked(pixels(images if images.ndim == 4 else images[None])))
+        seen = self.masked(pixels(images if images.ndim == 4 else images[None]))
+        features = self.encode(seen, vectors)
         actions = self.choose(features, explore, generator or self.generator)
         chosen = actions if images.ndim == 4 else actions[0]
         return chosen.float().cpu().numpy()  # waits for the device
 
     @torch.no_grad()
-    def q_value(self, observations: Tensor, actions: Tensor) -> Tensor:
+    def q_value(
+        self, observations: Tensor, actions: Tensor, vectors: Tensor | None = None
+    ) -> Tensor:
         """The smallest Q-value (N,) of actions (N, A) in uint8 observations (N, 9, H, W)."""
         views = self.views(on_device(observations, self.device))
-        return self.q(views["clean", 0], actions.to(self.device))
+        return self.q(views["clean", 0], actions.to(self.device), vectors)
 
-    def q(self, images: Tensor, actions: Tensor) -> Tensor:
+    def q(self, images: Tensor, actions: Tensor, vectors: Tensor | None = None) -> Tensor:
         """The smallest Q-value (N,) of actions (N, A) in views (N, 9, H, W), values in [0, 1]."""
-        return self.q_heads(self.critic, self.trunk(self.masked(images)), actions).amin(0)
+        features = self.encode(self.masked(images), vectors)
+        return self.q_heads(self.critic, features, actions).amin(0)
+
+    def split(self, observations: Observations) -> tuple[Tensor, Tensor | None]:
+        """The pictures of observations, and their vectors (N, numbers), if any, on the device."""
+        pictures, vectors = self.parts.split(observations)
+        if vectors is not None:
+            vectors = torch.as_tensor(vectors).view(-1, self.parts.numbers)
+            vectors = on_device(vectors, self.device)
+        return torch.as_tensor(pictures), vectors
+
+    def encode(
+        self, images: Tensor, vectors: Tensor | None = None, trunk: Trunk | None = None
+    ) -> Tensor:
+        """What heads take of views (V*N, 9, H, W), `masked` already: features and scaled vectors.
+
+        The vectors (N, numbers) are those of all V views of a batch.
+        """
+        features = (trunk or self.trunk)(images)
+        if self.scale is None:
+            return features
+        assert vectors is not None, "these observations have a vector"
+        scaled = self.scale(vectors).repeat(len(features) // len(vectors), 1)
+        return torch.cat([features, scaled.to(features.dtype)], dim=1)
 
     def masked(self, images: Tensor) -> Tensor:
         """What the trunk gets to see of views (N, 9, H, W): all of them, or what MaDi leaves."""
         return images if self.masker is None else self.masker(images)
 
-    def views(self, observations: Tensor, generator: torch.Generator | None = None) -> Views:
+    def views(
+        self,
+        observations: Tensor,
+        generator: torch.Generator | None = None,
+        vectors: Tensor | None = None,
+    ) -> Views:
         """The views of uint8 observations, drawn from the agent's own generator or another."""
-        return self.view_maker(observations, generator or self.generator)
+        return self.view_maker(observations, generator or self.generator, vectors)
 
     # Learning ----------------------------------------------------------------------------------
 
@@ -185,7 +223,10 @@ class Agent(Trainable):
         A function of tensors that never asks the device anything, so it can be captured whole.
         ``phase`` is what ``schedule`` returned; some auxiliary tasks have a batch of their own.
         """
-        now, successor = self.views(batch.observations), self.views(batch.next_observations)
+        if self.scale is not None and batch.vectors is not None:
+            self.scale.observe(batch.vectors)
+        now = self.views(batch.observations, vectors=batch.vectors)
+        successor = self.views(batch.next_observations, vectors=batch.next_vectors)
         losses = self.update_critic(batch, now, successor)
         if phase.actor:
             losses |= self.update_actor(now)
@@ -212,7 +253,7 @@ class Agent(Trainable):
         streams, count = self.streams, len(self.streams.prediction)
         # The target is (V, B), or (1, B) where all streams share it.
         target = self.overlap(lambda: self.q_target(batch, successor))
-        features = self.trunk(self.masked(now.stack(streams.prediction)))  # (V*B, F)
+        features = self.encode(self.masked(now.stack(streams.prediction)), now.vectors)  # (V*B, F)
         q = self.q_heads(self.critic, features, batch.actions.repeat(count, 1))
         return self.weighted_error(q, target()), q
 
@@ -229,15 +270,20 @@ class Agent(Trainable):
     def q_target(self, batch: Batch, successor: Views) -> Tensor:
         """The target of Eq. 1, from the recipe's views of s_{t+1}."""
         streams = self.streams
-        value = self.value(self.masked(successor.stack(streams.target)), self.generator)  # (K*B,)
+        images = self.masked(successor.stack(streams.target))
+        value = self.value(images, self.generator, successor.vectors)  # (K*B,)
         value = value.unflatten(0, (len(streams.target), -1))  # (K, B)
         if not streams.own_target:
             value = value.mean(0, keepdim=True)  # (1, B)
         return batch.rewards + batch.discounts * value
 
-    def target_features(self, images: Tensor, features: Tensor) -> Tensor:
+    def target_features(
+        self, images: Tensor, features: Tensor, vectors: Tensor | None = None
+    ) -> Tensor:
         """The target's features of images, whose features from the trunk are given."""
-        return self.target_trunk(images) if self.has_target_trunk else features
+        if not self.has_target_trunk:
+            return features
+        return self.encode(images, vectors, self.target_trunk)
 
     # A seam: `speed` may assign a faster one over it.
     @torch.no_grad()
@@ -262,7 +308,7 @@ class Agent(Trainable):
         Without gradient: the policy's loss must not reach the trunk.
         """
         streams = self.streams
-        features = self.trunk(self.masked(now.stack(streams.policy)))
+        features = self.encode(self.masked(now.stack(streams.policy)), now.vectors)
         if streams.policy_q == streams.policy:
             return features, features
         of_view = dict(zip(streams.policy, features.chunk(len(streams.policy)), strict=True))
@@ -330,7 +376,7 @@ class SAC(Agent):
 
     def build(self) -> None:
         """Policy, Q-functions and temperature, with the optimisers of policy and temperature."""
-        sizes = (self.actions, self.projection, self.hidden)
+        sizes = (self.actions, self.projection, self.hidden, self.parts.numbers)
         self.actor = Actor(self.trunk.features, *sizes).to(self.device)
         self.critic = Critic(self.trunk.features, *sizes).to(self.device)
         self.target_entropy = -float(self.actions)
@@ -348,11 +394,13 @@ class SAC(Agent):
         return self.actor.mode(features)
 
     @torch.no_grad()
-    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def value(
+        self, images: Tensor, generator: torch.Generator, vectors: Tensor | None = None
+    ) -> Tensor:
         """Eq. 1's expectation with SAC's entropy bonus: one action drawn from the policy."""
-        features = self.trunk(images)
+        features = self.encode(images, vectors)
         actions, log_probability = self.actor.sample(features, generator)
-        q = self.target_critic(self.target_features(images, features), actions).amin(0)
+        q = self.target_critic(self.target_features(images, features, vectors), actions).amin(0)
         return q - self.log_temperature.exp() * log_probability
 
     def update_actor(self, now: Views) -> Losses:

@@ -203,9 +203,10 @@ class SGQN(Auxiliary):
         self.decoder = AttributionDecoder(agent.projection + agent.actions, channels, image_size)
         self.optimise([agent.trunk, agent.critic.projection], options.learning_rate)
 
-    def attributed(self, images: Tensor, actions: Tensor) -> Tensor:
+    def attributed(self, images: Tensor, batch: Batch) -> Tensor:
         """The pixels that count, (B, 9, H, W) bool: the same for a pixel's three colours."""
-        influences = influence(guided_gradient(self.agent, images, actions))
+        gradient = guided_gradient(self.agent, images, batch.actions, batch.vectors)
+        influences = influence(gradient)
         return most_influential(influences, self.options.quantile).repeat_interleave(COLOURS, 1)
 
     def critic_terms(self, batch: Batch, now: Views, q: Tensor) -> Losses:
@@ -220,8 +221,9 @@ class SGQN(Auxiliary):
         darkest, brightest = images.aminmax()
         draw = torch.rand((), generator=agent.generator, device=agent.device)
         grey = (darkest + draw * (brightest - darkest)).to(images.dtype)
-        left = torch.where(self.attributed(images, actions), images, grey)
-        q_left = agent.q_heads(agent.critic, agent.trunk(agent.masked(left)), actions)
+        left = torch.where(self.attributed(images, batch), images, grey)
+        features = agent.encode(agent.masked(left), batch.vectors)
+        q_left = agent.q_heads(agent.critic, features, actions)
         error = (q[:, : len(actions)] - q_left).square().mean(-1).sum()  # both Qs
         return {"consistency_loss": self.options.consistency * error}
 
@@ -231,7 +233,7 @@ class SGQN(Auxiliary):
         actions = batch.actions
         if agent.discrete:
             actions = F.one_hot(actions[:, 0].long(), agent.actions)
-        wanted = self.attributed(now["weak", 0], batch.actions)  # by the Q-function as it is now
+        wanted = self.attributed(now["weak", 0], batch)  # by the Q-function as it is now
         features = agent.critic.projection(agent.trunk(self.seen(now["strong", 0])))
         logits = self.decoder(torch.cat([features, actions.to(features.dtype)], 1))
         return F.binary_cross_entropy_with_logits(logits.float(), wanted.float()), {}

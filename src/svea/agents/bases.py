@@ -25,7 +25,7 @@ class DDPG(Agent):
 
     def build(self) -> None:
         """Policy and Q-functions; the noise is a tensor so that a captured graph can read it."""
-        sizes = (self.actions, self.projection, self.hidden)
+        sizes = (self.actions, self.projection, self.hidden, self.parts.numbers)
         self.actor = DeterministicActor(self.trunk.features, *sizes).to(self.device)
         self.critic = Critic(self.trunk.features, *sizes).to(self.device)
         self.noise = torch.tensor(self.options.noise_start, device=self.device)
@@ -55,11 +55,13 @@ class DDPG(Agent):
         return actions + ((actions + noise).clamp(-1, 1) - actions).detach()
 
     @torch.no_grad()
-    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def value(
+        self, images: Tensor, generator: torch.Generator, vectors: Tensor | None = None
+    ) -> Tensor:
         """The target's Q-value of the policy's action, with noise that smooths it."""
-        features = self.trunk(images)
+        features = self.encode(images, vectors)
         actions = self.noisy_actions(features, generator)
-        return self.target_critic(self.target_features(images, features), actions).amin(0)
+        return self.target_critic(self.target_features(images, features, vectors), actions).amin(0)
 
     def update_actor(self, now: Views) -> Losses:
         """The policy climbs Q; the trunk gets no gradient."""
@@ -79,7 +81,7 @@ class DQN(Agent):
 
     def build(self) -> None:
         """The Q-function."""
-        sizes = (self.actions, self.projection, self.hidden)
+        sizes = (self.actions, self.projection, self.hidden, self.parts.numbers)
         kind = DuelingCritic if self.options.dueling else DiscreteCritic
         self.critic = kind(self.trunk.features, *sizes).to(self.device)
         self.epsilon = self.options.epsilon_start
@@ -104,13 +106,15 @@ class DQN(Agent):
         return critic(features).gather(1, actions.long()).mT
 
     @torch.no_grad()
-    def value(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def value(
+        self, images: Tensor, generator: torch.Generator, vectors: Tensor | None = None
+    ) -> Tensor:
         """Eq. 1: the target's value of the best action."""
         if not self.options.double:
-            return self.target_critic(self.target_trunk(images)).amax(-1)
-        features = self.trunk(images)
+            return self.target_critic(self.encode(images, vectors, self.target_trunk)).amax(-1)
+        features = self.encode(images, vectors)
         best = self.critic(features).argmax(-1, keepdim=True)
-        target = self.target_critic(self.target_features(images, features))
+        target = self.target_critic(self.target_features(images, features, vectors))
         return target.gather(1, best).squeeze(1)
 
 

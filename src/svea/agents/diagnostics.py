@@ -41,8 +41,8 @@ def q_targets(
     noise = torch.Generator(agent.device)
     targets = []
     for _ in range(draws):
-        images = agent.views(batch.next_observations, generator).stack(chosen)
-        value = agent.value(agent.masked(images), noise.manual_seed(seed)).double()  # (K*B,)
+        images = agent.masked(agent.views(batch.next_observations, generator).stack(chosen))
+        value = agent.value(images, noise.manual_seed(seed), batch.next_vectors).double()  # (K*B,)
         value = value.unflatten(0, (len(chosen), -1))  # (K, B)
         if shared:
             value = value.mean(0, keepdim=True)  # (1, B)
@@ -61,9 +61,10 @@ def q_gap_of(
 ) -> float:
     """Mean |Q(s, a) - Q(aug(s), a)| over a batch's transitions and draws of the augmentation."""
     clean = agent.views(batch.observations, generator)["clean", 0]
-    q = agent.q(clean, batch.actions)
+    given = batch.actions, batch.vectors
+    q = agent.q(clean, *given)
     gaps = [
-        (agent.q(augment(clean, generator=generator), batch.actions) - q).abs().double().mean()
+        (agent.q(augment(clean, generator=generator), *given) - q).abs().double().mean()
         for _ in range(draws)
     ]
     return float(torch.stack(gaps).mean())
@@ -106,27 +107,37 @@ def guided(*networks: nn.Module) -> Iterator[None]:
                 module.forward = forward
 
 
-def guided_gradient(agent: Agent, images: Tensor, actions: Tensor) -> Tensor:
+def guided_gradient(
+    agent: Agent, images: Tensor, actions: Tensor, vectors: Tensor | None = None
+) -> Tensor:
     """The guided gradient of the first Q-value with respect to pixels; no parameter gets any.
 
     Of images (B, 9, H, W) in [0, 1] and actions (B, A). In float32: the ties of bfloat16 would let
     more pixels through a quantile than it says.
     """
     critic = agent.critic
-    return _gradient_of(lambda f: agent.q_heads(critic, f, actions)[0], critic, agent, images)
+
+    def first_q(features: Tensor) -> Tensor:
+        return agent.q_heads(critic, features, actions)[0]
+
+    return _gradient_of(first_q, critic, agent, images, vectors)
 
 
-def guided_action_gradient(agent: Agent, images: Tensor) -> Tensor:
+def guided_action_gradient(agent: Agent, images: Tensor, vectors: Tensor | None = None) -> Tensor:
     """The same of the length of the action, for agents that are stored without Q-functions."""
 
     def length(features: Tensor) -> Tensor:
         return torch.linalg.vector_norm(agent.choose(features, False, None), dim=-1)
 
-    return _gradient_of(length, agent.actor, agent, images)
+    return _gradient_of(length, agent.actor, agent, images, vectors)
 
 
 def _gradient_of(
-    score: Callable[[Tensor], Tensor], head: nn.Module, agent: Agent, images: Tensor
+    score: Callable[[Tensor], Tensor],
+    head: nn.Module,
+    agent: Agent,
+    images: Tensor,
+    vectors: Tensor | None,
 ) -> Tensor:
     """The guided gradient of what a head makes of the features, with respect to pixels."""
     pixels = images.detach().float().requires_grad_(True)
@@ -134,7 +145,7 @@ def _gradient_of(
     with guided(*networks), torch.autocast(pixels.device.type, enabled=False), torch.enable_grad():
         seen = agent.masked(pixels.view_as(pixels))  # a leaf breaks torch's counter of operations
         # Rows of a batch do not mix, so the gradient of the sum holds each row's own.
-        (gradient,) = torch.autograd.grad(score(agent.trunk(seen)).sum(), pixels)
+        (gradient,) = torch.autograd.grad(score(agent.encode(seen, vectors)).sum(), pixels)
     return gradient
 
 

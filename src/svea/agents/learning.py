@@ -15,7 +15,7 @@ from svea.core.errors import NumericsError
 if TYPE_CHECKING:
     from svea.agents import Agent
     from svea.agents.auxiliary import Auxiliary
-    from svea.networks import Masker
+    from svea.networks import Masker, Scale
 
 
 def check_update(agent: Agent, losses: dict[str, Tensor]) -> None:
@@ -81,6 +81,7 @@ class Trainable:
     has_target_trunk: bool
     auxiliary: Auxiliary | None
     masker: Masker | None
+    scale: Scale | None
     optimisers: dict[str, torch.optim.Adam]
     generator: torch.Generator
 
@@ -91,6 +92,7 @@ class Trainable:
         names += ["target_trunk"] if self.has_target_trunk else []
         found = {name: getattr(self, name) for name in names if hasattr(self, name)}
         found |= {"masker": self.masker} if self.masker is not None else {}
+        found |= {"vector": self.scale} if self.scale is not None else {}
         return found | ({"auxiliary": self.auxiliary} if self.auxiliary is not None else {})
 
     def numbers(self) -> dict[str, Tensor]:

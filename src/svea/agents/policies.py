@@ -149,10 +149,11 @@ def adapt(
     assert isinstance(auxiliary, PAD)
     copies = auxiliary.options.copies
 
-    def many(array: NDArray) -> Tensor:
+    def many(array: Any) -> Tensor:
         return torch.as_tensor(array).to(agent.device).expand(copies, *array.shape)
 
-    now, after = agent.views(many(observation)), agent.views(many(successor))
+    # The task sees pictures alone.
+    now, after = (agent.views(many(agent.split(seen)[0])) for seen in (observation, successor))
     view = agent.streams.prediction[0]
     if auxiliary.options.task == "rotation":
         loss = auxiliary.rotation_loss(after[view])

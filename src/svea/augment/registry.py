@@ -158,7 +158,9 @@ def find(name: str) -> Augmentation:
     return Augmentation(name, lambda x, generator=None: {"generator": generator}, found)
 
 
-def try_out(spec: str, size: int, device: torch.device | str = "cpu") -> None:
+def try_out(
+    spec: str, size: int, device: torch.device | str = "cpu", channels: int = 3 * FRAMES
+) -> None:
     """Refuse a user's own augmentations that cannot make a strong view, before anything starts.
 
     A run would otherwise find out after its warm-up, in the middle of an update. ``spec`` names
@@ -168,7 +170,7 @@ def try_out(spec: str, size: int, device: torch.device | str = "cpu") -> None:
         augment, results = find(name), []
         for _ in range(2):  # the same seed twice
             generator = torch.Generator(device).manual_seed(0)
-            x = torch.rand(4, 3 * FRAMES, size, size, generator=generator, device=device)
+            x = torch.rand(4, channels, size, size, generator=generator, device=device)
             with users_code(f"augmentation {name!r} raised"):
                 results.append(augment(x, generator))
             _check_view(name, x, results[-1])
@@ -239,12 +241,27 @@ class Choice:
         return torch.cat(done)[dealt.argsort()[:batch]]
 
 
+@dataclass(frozen=True)
+class Apart:
+    """Each of the pictures of a sample, which lie one after the other, with a draw of its own."""
+
+    step: Augment
+    pictures: int
+
+    def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
+        """Augment every picture of every sample."""
+        apart = x.unflatten(1, (self.pictures, -1)).flatten(0, 1)
+        return self.step(apart, generator).unflatten(0, (-1, self.pictures)).flatten(1, 2)
+
+
 def transform(augment: Augment, change: Callable[[Augmentation], Augmentation]) -> Augment:
     """The same composition with each of its augmentations changed; other functions stay."""
     if isinstance(augment, Augmentation):
         return change(augment)
     if isinstance(augment, Chain | Choice):
         return type(augment)(tuple(transform(step, change) for step in augment.steps))
+    if isinstance(augment, Apart):
+        return replace(augment, step=transform(augment.step, change))
     return augment
 
 

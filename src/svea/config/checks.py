@@ -18,6 +18,7 @@ from svea.config.names import (
     split_number,
 )
 from svea.config.options import check_patches, output_size
+from svea.config.parts import OBSERVATIONS
 from svea.config.run import Config, fields
 from svea.core import files
 from svea.core.errors import UserError, unknown_name
@@ -138,6 +139,14 @@ def base_rules(config: Config) -> Rules:
     yield late, "export_at", "the run does not reach that", f"1 to {config.decisions:,} decisions"
     repeats = task in ROBOT_TASKS and config.action_repeat != 1
     yield repeats, "action_repeat", f"one decision of {task} is one step of 0.04 s", "1"
+    other = config.observation != "pictures" and task not in ROBOT_TASKS
+    robots = "only robot tasks have it; an environment of yours shows what it shows"
+    yield other, "observation", robots, "pictures"
+    is_one = not is_foreign(task) and OBSERVATIONS[config.observation].count == 1
+    one = f"an observation of {task} has one picture"
+    cure = "no, or --observation pictures+gripper for a robot task"
+    yield is_one and config.shared_draws, "shared_draws", one, cure
+    yield is_one and config.network.share_encoder, "network.share_encoder", one, cure
     yield bins == 1, "action_bins", "one value leaves nothing to choose", "0, 2 to 4096"
     continuous = f"base {base} has continuous actions"
     yield bins and base != "dqn", "action_bins", continuous, "0 (--action-bins 0), or --base dqn"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from svea.config.parts import PLAIN, Parts
 from svea.core.errors import UserError, above, at_least, between
 
 Positive = Annotated[float, above(0)]
@@ -44,6 +45,9 @@ class NetworkOptions:
     """Size of the projected features."""
     hidden: Annotated[int, between(1, 65_536)] = 1024
     """Width of the policy's and the Q-functions' hidden layers."""
+    share_encoder: bool = False
+    """One encoder for both pictures of an observation, not one for each: half of the weights, but
+    two cameras see different things."""
 
 
 @dataclass(frozen=True)
@@ -223,9 +227,14 @@ def frame_slots(capacity: int, environments: int, episode_length: int) -> int:
 
 
 def replay_bytes(
-    capacity: int, image_size: int, actions: int, environments: int = 1, episode_length: int = 125
+    capacity: int,
+    image_size: int,
+    actions: int,
+    environments: int = 1,
+    episode_length: int = 125,
+    parts: Parts = PLAIN,
 ) -> int:
     """Memory that a Replay of this size allocates, in bytes."""
-    frame = 3 * image_size * image_size
+    frame = 3 * parts.count * image_size * image_size + 4 * parts.numbers
     transition = WINDOW * 8 + actions * 4 + 3 * 4 + 8
     return frame_slots(capacity, environments, episode_length) * frame + capacity * transition

@@ -71,6 +71,9 @@ class Parts:
             return observation
         self.check_names(observation)
         shown = [np.asarray(observation[name]) for name in self.pictures]
+        if shown[0].shape != shown[-1].shape:
+            shapes = " and ".join(str(picture.shape) for picture in shown)
+            raise UserError(f"an observation has pictures shaped {shapes}; allowed: both alike.")
         pictures = np.concatenate(shown, axis=-3) if len(shown) > 1 else shown[0]
         if not self.numbers:
             return pictures
@@ -109,7 +112,7 @@ class Parts:
         raise UserError(f"an observation is {given}; allowed: {wanted}.")
 
     def read_vector(self, observation: Mapping[str, Any], rows: tuple[int, ...] = ()) -> np.ndarray:
-        """The vector of one observation, or of rows; refuses other lengths and what is not finite."""
+        """The vector, of one observation or of rows; another length, or no number, is refused."""
         given = np.asarray(observation[self.vector])
         vector = given.astype(np.float32)
         if vector.shape != (*rows, self.numbers) or given.dtype.kind != "f":

@@ -146,6 +146,9 @@ class Config:
     """Largest random shift of the weak augmentation, in pixels."""
     crop: Annotated[int, between(0, 1024), WHAT] = 0
     """If above 0, the weak augmentation is a random crop: frames are rendered this much larger."""
+    shared_draws: Annotated[bool, WHAT] = False
+    """Let both pictures of an observation have the same draw of an augmentation. By default each
+    has its own: two cameras rarely shake, or get another light, together."""
     network: Annotated[NetworkOptions, WHAT] = field(default_factory=NetworkOptions)
     """Sizes of the networks."""
     sac: Annotated[SACOptions, WHAT] = field(default_factory=SACOptions)
@@ -170,6 +173,12 @@ class Config:
     """Capacity of the replay buffer in decisions."""
     image_size: Annotated[int, between(16, 1024), WHAT] = 84
     """Height and width in pixels of what the agent sees."""
+    observation: Annotated[
+        Literal["pictures", "pictures+joints", "pictures+gripper", "pictures+gripper+joints"],
+        WHAT,
+    ] = "pictures"
+    """What a robot task shows: the paper's pictures alone, with the angles and velocities of the
+    joints, with those of a second camera at the gripper, or with both."""
     action_bins: Annotated[int, between(0, 4096), WHAT] = 0
     """Make actions discrete: this many values per dimension (0: leave them as they are)."""
     action_repeat: Annotated[int, between(1, 1000), WHAT] = 4
@@ -249,7 +258,10 @@ class Config:
     @property
     def environment(self) -> dict[str, Any]:
         """The arguments of ``make_env`` in training."""
-        shared = ("task", "action_repeat", "episode_frames", "rendering", "renderer", "action_bins")
+        shared = (
+            "task", "action_repeat", "episode_frames", "rendering", "renderer", "action_bins",
+            "observation",
+        )  # fmt: skip
         return {name: getattr(self, name) for name in shared} | {
             "image_size": self.rendered_size,
             "data_dir": self.data_dir or None,

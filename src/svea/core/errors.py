@@ -19,6 +19,8 @@ class SveaError(Exception):
     exit_code = 1
     details: Path | None = None
     """The file that the notes were written to."""
+    environment: int | None = None
+    """Which of a run's environments raised it, if one did."""
 
 
 class UserError(SveaError, ValueError):
@@ -35,8 +37,6 @@ class NumericsError(SveaError):
     """A loss, gradient, observation or reward is not finite."""
 
     exit_code = 3
-    environment: int | None = None
-    """Whose observation or reward it is, if a worker says so."""
 
 
 class StorageError(SveaError):

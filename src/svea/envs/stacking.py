@@ -65,7 +65,7 @@ class StackedEpisode:
         shape = self._of(self._stacks[0]).shape
         self.space: gym.Space[Any] = gym.spaces.Box(0, 255, shape, np.uint8)
         if parts.pictures:
-            spaces = dict.fromkeys(parts.pictures, self.space)
+            spaces: dict[str, gym.Space[Any]] = dict.fromkeys(parts.pictures, self.space)
             if parts.vector:
                 spaces[parts.vector] = gym.spaces.Box(-np.inf, np.inf, (parts.numbers,), np.float32)
             self.space = gym.spaces.Dict(spaces)
@@ -113,7 +113,7 @@ class StackedEpisode:
         return self.replace_newest(*pictures, vector=vector)
 
     def replace_newest(self, *pictures: np.ndarray, vector: np.ndarray | None = None) -> Any:
-        """Put pictures in the place of the newest, and a vector if given; return the observation."""
+        """Put pictures in the place of the newest, and any vector; return the observation."""
         for stack, picture in zip(self._stacks, pictures, strict=True):
             stack[-3:] = picture
         if vector is not None:

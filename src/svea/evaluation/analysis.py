@@ -33,15 +33,16 @@ from svea.augment import AUGMENTATIONS, augmentation
 from svea.augment.images import ImageBank
 from svea.config import Config
 from svea.config.names import split_number
+from svea.config.options import FRAMES
 from svea.core import files, machine
 from svea.core.errors import StorageError, UserError, between, unknown_name
 from svea.core.importing import is_import_path
 from svea.envs import is_foreign
-from svea.evaluation.film import Recording, record, record_each, stacked
+from svea.evaluation.film import Recording, record, record_each, stacked, views_at
 from svea.networks.parts import COLOURS
 from svea.replay import Batch, Replay
 from svea.runs import checkpoint, layout, tensors
-from svea.runs.load import has_critic, load_agent, load_config
+from svea.runs.load import has_critic, load_agent, load_config, parts_in, read_config
 
 GAP_AUGMENTATIONS = ("affine_jitter", "rotation", "conv", "overlay", "blur", "cutout", "shift")
 """Those that leave the size of an observation as it is: the six of the paper, and shift."""
@@ -67,7 +68,7 @@ def open_replay(run: Path, seed: int = 0) -> Replay:
         raise StorageError(
             f"{first} cannot be read: {error}. Restore the run from a copy"
         ) from error
-    replay = make_replay(config, actions, seed=seed)
+    replay = make_replay(config, actions, seed=seed, parts=parts_in(read_config(run)))
     checkpoint.restore_replay(run, saved, replay)
     return replay
 
@@ -77,9 +78,10 @@ def _played(agent: Agent, config: Config, transitions: int, seed: int) -> Batch:
     recording = record(agent, config, "train", seed=seed, size=None)
     last = len(recording.actions) - 1
     moments = np.unique(np.linspace(0, last, transitions).round().astype(int))
-    observations = stacked(recording.observations, moments, agent)
-    none = torch.zeros(len(moments))
-    return Batch(observations, stacked(recording.actions, moments, agent), none, none, observations)
+    views, none = views_at(recording, moments, agent), torch.zeros(len(moments))
+    seen, actions = views.observations, stacked(recording.actions, moments, agent)
+    assert seen is not None
+    return Batch(seen, actions, none, none, seen, views.vectors, views.vectors)
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def q_gap(sample: Sample, names: Iterable[str]) -> Rows:
     config, agent, batch = sample.config, sample.agent, sample.batch
     chosen = choose_augmentations(names)
     folders = config.overlay_dir or None, config.data_dir or None
-    level = float(agent.q_value(batch.observations, batch.actions).abs().mean())
+    level = float(agent.q_value(batch.observations, batch.actions, batch.vectors).abs().mean())
     rows: Rows = []
     for name in chosen:
         augment = augmentation(name, lambda: ImageBank.find(*folders, agent.device))
@@ -215,12 +217,14 @@ def tid_of(influences: Tensor, objects: Tensor, quantile: float | None) -> TID:
 def tid_in(agent: Agent, recording: Recording, samples: int, quantile: float | None) -> TID:
     """The measure at evenly spread moments of an episode, for the actions that the agent took."""
     moments = np.unique(recording.spread(samples))
-    images = agent.views(stacked(recording.observations, moments, agent))["clean", 0]
+    views = views_at(recording, moments, agent)
     if has_critic(agent):
-        gradient = guided_gradient(agent, images, stacked(recording.actions, moments, agent))
+        actions = stacked(recording.actions, moments, agent)
+        gradient = guided_gradient(agent, views["clean", 0], actions, views.vectors)
     else:
-        gradient = guided_action_gradient(agent, images)
-    influences = gradient.abs().unflatten(1, (-1, COLOURS)).sum(2)
+        gradient = guided_action_gradient(agent, views["clean", 0], views.vectors)
+    frames = gradient.abs().unflatten(1, (-1, COLOURS)).sum(2)
+    influences = frames[:, :FRAMES]  # of two pictures, those of the first
     objects = stacked(recording.objects, moments, agent).to(torch.uint8)
     return tid_of(influences, agent.view_maker.clean(objects).bool(), quantile)
 

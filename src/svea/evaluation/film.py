@@ -24,7 +24,8 @@ from svea.core.errors import UserError, at_least, between
 from svea.data import ffmpeg
 from svea.envs import make_env
 from svea.envs.dmc import describe_actions
-from svea.evaluation.play import OneEpisode, check_actions, expected_return, naming_users_code
+from svea.envs.stacking import describe_observations
+from svea.evaluation.play import OneEpisode, check_fits, expected_return, naming_users_code
 from svea.evaluation.sheets import save
 from svea.runs import layout
 from svea.runs.load import has_critic, load_agent, load_config
@@ -32,6 +33,7 @@ from svea.runs.load import has_critic, load_agent, load_config
 if TYPE_CHECKING:
     from svea.agents.agent import Agent
     from svea.config import Config
+    from svea.views import Views
 
 
 SIZE = 240  # side of a picture, in pixels
@@ -46,7 +48,7 @@ class Recording:
     mode: str
     rate: float = 25.0
     """Decisions per second of simulated time."""
-    observations: list[NDArray[np.uint8]] = field(default_factory=list)
+    observations: list[NDArray[Any]] = field(default_factory=list)
     actions: list[NDArray[np.float32]] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     """The world before each decision; none where an environment does not draw itself."""
@@ -71,7 +73,7 @@ class Recording:
         self.totals.append(episode.result.total)
         self.q.append(expected_return(agent, episode.observation, action))
         if agent.masker is not None:
-            self.masks.append(mask_picture(agent, torch.as_tensor(episode.observation)[None]))
+            self.masks.append(mask_picture(agent, agent.split(episode.observation[None])[0]))
 
     def spread(self, count: int) -> NDArray[np.int64]:
         """Moments of the episode, evenly spread from its first decision to its last."""
@@ -81,6 +83,12 @@ class Recording:
 def stacked(values: Sequence[Any], moments: NDArray[np.int64], agent: Agent) -> torch.Tensor:
     """A recording's values at some moments as a batch, where the agent computes."""
     return torch.as_tensor(np.stack([values[k] for k in moments])).to(agent.device)
+
+
+def views_at(recording: Recording, moments: NDArray[np.int64], agent: Agent) -> Views:
+    """What the agent sees of an episode at some moments."""
+    pictures, vectors = agent.split(np.stack([recording.observations[k] for k in moments]))
+    return agent.views(pictures.to(agent.device), vectors=vectors)
 
 
 def record(
@@ -109,7 +117,9 @@ def record(
     recording = Recording(label_mode(mode, task), environment.metadata.get("render_fps", 25))
     most = max(1, round(seconds * recording.rate)) if seconds else math.inf
     with contextlib.closing(environment), naming_users_code(task or config.task):
-        check_actions(agent, *describe_actions(environment.action_space), task or config.task)
+        _, parts = describe_observations(environment)
+        actions = describe_actions(environment.action_space)
+        check_fits(agent, *actions, parts, task or config.task)
         episode = OneEpisode(environment, deployed_policy(agent, config), seed, number)
         while not episode.done and episode.result.length < most:
             if objects:
@@ -148,10 +158,13 @@ def record_each(
 
 @torch.no_grad()
 def mask_picture(agent: Agent, observation: torch.Tensor) -> Picture:
-    """The mask of an observation's newest frame, (H, W, 3): black where nothing is kept."""
+    """The mask of an observation's newest frame, (H, W, 3): black where nothing is kept.
+
+    Of two pictures, of the first.
+    """
     assert agent.masker is not None
     view = agent.views(observation.to(agent.device))["clean", 0]
-    kept = (255 * agent.masker.masks(view)[0, -1]).round().to(torch.uint8).cpu().numpy()
+    kept = (255 * agent.masker.masks(view)[0, FRAMES - 1]).round().to(torch.uint8).cpu().numpy()
     return np.repeat(kept[..., None], 3, axis=2)
 
 

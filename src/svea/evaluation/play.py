@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from svea.agents.agent import Agent
 from svea.agents.policies import Policy
+from svea.config.parts import Parts
 from svea.core.errors import SveaError, UserError, WorkerError
 from svea.core.importing import where_raised
 from svea.core.machine import usable_cores
 from svea.core.seeds import evaluation_seeds
 from svea.envs.dmc import as_action
 from svea.envs.looks import provenance_of
+from svea.envs.stacking import describe_observations
 from svea.envs.workers.pool import Workers
 from svea.runs.load import has_critic
 
@@ -120,7 +122,12 @@ class OneEpisode:
         self.result = EpisodeResult(evaluation_seeds(seed, number + 1, worlds)[-1])
         self.done = False
         self._environment, self._policy, self._rows = environment, policy, rows
-        self.observation, _ = environment.reset(seed=self.result.seed)
+        self.parts = describe_observations(environment)[1]
+        self.show(environment.reset(seed=self.result.seed)[0])
+
+    def show(self, observation: Any) -> None:
+        """Let this be the newest observation, as the environment shows it."""
+        self.observation = np.asarray(self.parts.pack(observation))
 
     def choose(self) -> NDArray[np.float32]:
         """The policy's next action."""
@@ -130,7 +137,8 @@ class OneEpisode:
     def step(self, action: NDArray[np.float32]) -> None:
         """Take an action."""
         step = self._environment.step(as_action(self._environment, action))
-        self.observation, reward, terminated, truncated, info = step
+        observation, reward, terminated, truncated, info = step
+        self.show(observation)
         self.result.add(float(reward), info)
         self.done = bool(terminated or truncated)
 
@@ -150,16 +158,22 @@ def naming_users_code(task: str) -> Iterator[None]:
 
 
 def expected_return(
-    agent: Agent | None, observation: NDArray[np.uint8], action: NDArray[np.float32]
+    agent: Agent | None, observation: NDArray[Any], action: NDArray[np.float32]
 ) -> float:
     """The Q-value of an observation and an action; nan without critic."""
     if agent is None or not has_critic(agent):
         return math.nan
-    return float(agent.q_value(torch.as_tensor(observation)[None], torch.as_tensor(action)[None]))
+    pictures, vectors = agent.split(observation[None])
+    return float(agent.q_value(pictures, torch.as_tensor(action)[None], vectors))
 
 
-def check_actions(agent: Agent, size: int, choices: int, task: str) -> None:
-    """Refuse a task whose actions are not those that the agent learned."""
+def check_fits(agent: Agent, size: int, choices: int, parts: Parts, task: str) -> None:
+    """Refuse a task whose actions or observations are not those that the agent learned with."""
+    if parts != agent.parts:
+        raise UserError(
+            f"an observation of task {task!r} is {parts}, but the agent learned with "
+            f"{agent.parts}; name a task that shows the same"
+        )
     kinds = ("a vector of", "one of")
     trained = f"{kinds[agent.discrete]} {agent.actions}"
     here = f"{kinds[bool(choices)]} {choices or size}"

@@ -39,7 +39,7 @@ from svea.evaluation.episodes import Episodes, check_episodes, episodes_in
 from svea.evaluation.play import (
     EpisodeResult,
     Interrupted,
-    check_actions,
+    check_fits,
     parallel_environments,
     play,
 )
@@ -284,7 +284,8 @@ class Scoring:
         self._check_stop()
         agent, config, weights = self._loaded(run, threading.get_ident())
         multiply_float32(self._device, config.precision == EXACT)  # another agent may be loaded
-        check_actions(agent, workers.action_size, workers.choices, kind.arguments["task"])
+        spaces = workers.action_size, workers.choices, workers.parts
+        check_fits(agent, *spaces, kind.arguments["task"])
         if warning := other_renderer(run, config, workers.provenance):
             with self._reporting:
                 self._warn_once(warning)

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from svea.agents.diagnostics import guided_gradient
+from svea.config.options import FRAMES
 from svea.core.errors import between
 from svea.evaluation import sheets
-from svea.evaluation.film import Recording, record_each, stacked
+from svea.evaluation.film import Recording, record_each, stacked, views_at
 from svea.runs.load import has_critic, load_agent, load_config
 
 if TYPE_CHECKING:
@@ -22,21 +23,34 @@ if TYPE_CHECKING:
 DIMMED = 0.35  # of a picture's brightness stays under its map
 
 
-def input_gradients(agent: Agent, images: Tensor, actions: Tensor, guided: bool = False) -> Tensor:
+def side_by_side(channels: Tensor, each: int = 3 * FRAMES) -> Tensor:
+    """Pictures next to one another that were behind: (B, P * each, H, W) -> (B, each, H, P * W)."""
+    return torch.cat(channels.split(each, dim=1), dim=3)
+
+
+def input_gradients(
+    agent: Agent,
+    images: Tensor,
+    actions: Tensor,
+    guided: bool = False,
+    vectors: Tensor | None = None,
+) -> Tensor:
     """How much each pixel would move the Q-value: |dQ/dpixel|, the largest over frames and colours.
 
     From images (B, 9, H, W) in [0, 1] and actions (B, A) to maps (B, H, W), `scaled`. Guided is the
     gradient of the first Q with which SGQN trains: every ReLU passes back only what is positive.
+    Maps of two pictures are next to one another.
     """
     if guided:
-        return scaled(guided_gradient(agent, images, actions).abs().amax(1))
+        gradient = guided_gradient(agent, images, actions, vectors)
+        return scaled(side_by_side(gradient.abs()).amax(1))
     pixels = images.detach().clone().requires_grad_(True)
     # Rows of a batch do not mix, so the gradient of the sum holds each row's own.
-    (gradient,) = torch.autograd.grad(agent.q(pixels, actions).sum(), pixels)
-    return scaled(gradient.abs().amax(1))
+    (gradient,) = torch.autograd.grad(agent.q(pixels, actions, vectors).sum(), pixels)
+    return scaled(side_by_side(gradient.abs()).amax(1))
 
 
-def action_gradients(agent: Agent, images: Tensor) -> Tensor:
+def action_gradients(agent: Agent, images: Tensor, vectors: Tensor | None = None) -> Tensor:
     """How much each pixel would move the action, for agents that are stored without critic.
 
     The gradient of the action's length, |a|: one pass back, where the action's own numbers would
@@ -44,9 +58,9 @@ def action_gradients(agent: Agent, images: Tensor) -> Tensor:
     """
     pixels = images.detach().clone().requires_grad_(True)
     with torch.enable_grad():
-        actions = agent.choose(agent.trunk(agent.masked(pixels)), False, None)
+        actions = agent.choose(agent.encode(agent.masked(pixels), vectors), False, None)
         (gradient,) = torch.autograd.grad(actions.square().sum(-1).sqrt().sum(), pixels)
-    return scaled(gradient.abs().amax(1))
+    return scaled(side_by_side(gradient.abs()).amax(1))
 
 
 @torch.no_grad()
@@ -85,18 +99,23 @@ def overlay(images: Tensor, maps: Tensor) -> Tensor:
 
 
 def influences(
-    agent: Agent, images: Tensor, actions: Tensor, guided: bool = False
+    agent: Agent,
+    images: Tensor,
+    actions: Tensor,
+    guided: bool = False,
+    vectors: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """What moves Q, by its name; of an agent that is stored without Q: what moves its action.
 
     Drawn over the newest frames (B, 3, H, W), smooth, because strides leave a chequerboard.
     """
     if not has_critic(agent):
-        maps = {"moves the action": action_gradients(agent, images)}
+        maps = {"moves the action": action_gradients(agent, images, vectors)}
     else:
-        maps = {"moves Q": input_gradients(agent, images, actions)}
+        maps = {"moves Q": input_gradients(agent, images, actions, False, vectors)}
         if guided:
-            maps["raises Q, guided"] = input_gradients(agent, images, actions, guided=True)
+            maps["raises Q, guided"] = input_gradients(agent, images, actions, True, vectors)
+    images = side_by_side(images)
     smooth = {name: F.avg_pool2d(each[:, None], 3, 1, padding=1) for name, each in maps.items()}
     return {name: overlay(images, scaled(each[:, 0])) for name, each in smooth.items()}
 
@@ -125,7 +144,7 @@ def saliency(
     }
     rows = list(next(iter(shown.values())))
     cells = [[shown[mode][row].numpy() for mode in shown] for row in rows]
-    scale = max(1, 160 // cells[0][0].shape[-1])  # small pictures are enlarged
+    scale = max(1, 160 // cells[0][0].shape[-2])  # small pictures are enlarged
     return sheets.save(sheets.sheet_of(rows, list(shown), cells, scale), out)
 
 
@@ -134,11 +153,13 @@ def look(
 ) -> dict[str, Tensor]:
     """Rows of the sheet for one episode: what the agent saw, and the maps over it."""
     moments = recording.spread(samples)
-    images = agent.views(stacked(recording.observations, moments, agent))["clean", 0].float()
-    actions = stacked(recording.actions, moments, agent)
-    rows = {"seen": images} | influences(agent, images, actions, guided)
+    views = views_at(recording, moments, agent)
+    images, actions = views["clean", 0].float(), stacked(recording.actions, moments, agent)
+    rows = {"seen": side_by_side(images)}
+    rows |= influences(agent, images, actions, guided, views.vectors)
     if agent.masker is not None:
-        rows["mask"] = agent.masker.masks(images)[:, -1:].detach().repeat(1, 3, 1, 1)
+        masks = side_by_side(agent.masker.masks(images), FRAMES)
+        rows["mask"] = masks[:, -1:].detach().repeat(1, 3, 1, 1)
     attended = attention(agent, images)
     if attended is not None:
         rows["attention"] = overlay(images, attended)

@@ -20,6 +20,7 @@ from svea.core.errors import UserError
 from svea.core.seeds import world_order
 from svea.envs import check_task, expand_modes, make_env
 from svea.envs.looks import provenance_of
+from svea.envs.stacking import describe_observations
 
 if TYPE_CHECKING:
     from svea.augment.images import ImageBank
@@ -187,6 +188,7 @@ def _observations(task: str, count: int, seed: int, size: int) -> Observations:
     """Observations of one episode of random actions, far enough apart to differ."""
     env = make_env(task, mode="train", seed=seed, image_size=size)
     env.action_space.seed(seed)
+    _, parts = describe_observations(env)
     observation, _ = env.reset(seed=seed)
     kept = [observation]
     while len(kept) < count:
@@ -194,6 +196,8 @@ def _observations(task: str, count: int, seed: int, size: int) -> Observations:
             observation, *_ = env.step(env.action_space.sample())
         kept.append(observation)
     env.close()
+    if parts.pictures:  # the first of them
+        kept = [observation[parts.pictures[0]] for observation in kept]
     return np.stack(kept).astype(np.float32) / 255
 
 
@@ -201,8 +205,8 @@ def sheet_of(
     rows: list[str], titles: list[str], cells: list[list[Observations]], scale: int
 ) -> Image.Image:
     """Lay out cells[row][column], each a batch of observations, with names on the left."""
-    side, head = cells[0][0].shape[-1] * scale, 40
-    block = len(cells[0][0]) * (side + GAP) + 3 * GAP  # the samples of one task
+    (side, width), head = (scale * length for length in cells[0][0].shape[-2:]), 40
+    block = len(cells[0][0]) * (width + GAP) + 3 * GAP  # the samples of one task
     font = ImageFont.load_default(size=18)
     names = max(LABEL, *(round(font.getlength(row)) + 4 * GAP for row in rows))
     size = (names + len(titles) * block, head + len(rows) * (side + GAP) + GAP)
@@ -216,16 +220,16 @@ def sheet_of(
         pen.text((names - 2 * GAP, top + side // 2), name, fill=INK, font=font, anchor="rm")
         for column, batch in enumerate(cells[row]):
             for index, observation in enumerate(batch):
-                left = names + column * block + index * (side + GAP)
-                sheet.paste(_picture(observation, side), (left, top))
+                left = names + column * block + index * (width + GAP)
+                sheet.paste(_picture(observation, width, side), (left, top))
     return sheet
 
 
-def _picture(observation: np.ndarray, side: int) -> Image.Image:
+def _picture(observation: np.ndarray, width: int, height: int) -> Image.Image:
     """The newest frame of an observation, enlarged without smoothing."""
     frame = (observation[-3:].clip(0, 1) * 255).round().astype(np.uint8)
     picture = Image.fromarray(np.ascontiguousarray(frame.transpose(1, 2, 0)))
-    return picture.resize((side, side), Image.Resampling.NEAREST)
+    return picture.resize((width, height), Image.Resampling.NEAREST)
 
 
 def check_name(out: Path) -> None:

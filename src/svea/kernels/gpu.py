@@ -193,6 +193,10 @@ SAMPLING = Kernel(
 def accelerate(agent: Agent, precision: torch.dtype) -> set[nn.Module]:
     """Put kernels on an agent; the networks that they compute, which torch is not to compile."""
     agent.view_maker.pixels = pixels
+    if agent.parts.names:
+        slow = "sampling, and policy and Q-functions or two encoders, take longer"
+        why = f"no kernel of ours is made for observations of {agent.parts}"
+        warnings.warn(f"{slow}: {why}", stacklevel=2)
     alone = agent.auxiliary is None and agent.masker is None
     taken = set()
     for network in agent.networks.values():

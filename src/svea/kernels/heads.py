@@ -365,6 +365,8 @@ def parts_of(network: Actor | Critic) -> tuple[nn.Linear, nn.LayerNorm, list[MLP
 def has_right_shape(network: Actor | Critic) -> bool:
     """Sizes that the kernels can be compiled for, in float32 as weights are kept."""
     linear, norm, mlps = parts_of(network)
+    if network.vector:  # which lies behind the features, and no kernel knows
+        return False
     right = linear.in_features % 8 == 0 and linear.out_features <= 256 and norm.eps == 1e-5
     plain = all(p.dtype == torch.float32 and p.is_contiguous() for p in network.parameters())
     return right and plain and mlps[0].output.in_features % 128 == 0

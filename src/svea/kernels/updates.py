@@ -131,8 +131,9 @@ def same(found: Tensor, wanted: Tensor) -> bool:
 
 
 def has_right_frames(replay: Replay) -> bool:
-    """Frames of a multiple of 16 bytes."""
-    return replay.frames[0].numel() % 16 == 0
+    """Frames of one picture, of a multiple of 16 bytes, and no vectors."""
+    plain = replay.parts.count == 1 and replay.vectors is None
+    return plain and replay.frames[0].numel() % 16 == 0
 
 
 class FusedLosses:

@@ -35,6 +35,8 @@ from svea.networks.parts import (
     HeadCNN,
     Masker,
     OwnEncoder,
+    Scale,
+    TwoPictures,
 )
 from svea.networks.vit import ViT
 
@@ -50,6 +52,8 @@ __all__ = [
     "Masker",
     "OwnEncoder",
     "Projection",
+    "Scale",
     "Trunk",
+    "TwoPictures",
     "ViT",
 ]

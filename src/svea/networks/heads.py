@@ -48,21 +48,33 @@ class MLP(nn.Module):
 
 
 class Branch(nn.Module):
-    """Base of all heads: a projection of the trunk's features, then the layers `build` adds."""
+    """Base of all heads: a projection of the trunk's features, then the layers `build` adds.
+
+    Behind the features there may be a ``vector`` of so many numbers, which is not projected.
+    """
 
     def __init__(
-        self, features: int, actions: int, projection: int = 100, hidden: int = 1024
-    ) -> None:
+        self, features: int, actions: int, projection: int = 100, hidden: int = 1024,
+        vector: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__()
+        self.vector = vector
         self.projection = Projection(features, projection)
-        self.build(actions, projection, hidden)
+        self.build(actions, projection + vector, hidden)
+
+    def state(self, features: Tensor) -> Tensor:
+        """What the layers after the projection see: (B, F + vector) -> (B, projection + vector)."""
+        if not self.vector:
+            return self.projection(features)
+        state = self.projection(features[:, : -self.vector])
+        return torch.cat([state, features[:, -self.vector :].to(state.dtype)], dim=-1)
 
     def functions(self) -> list[nn.Module]:
         """The networks behind the projection."""
         return [part for part in self.children() if part is not self.projection]
 
     def build(self, actions: int, projection: int, hidden: int) -> None:
-        """Make the layers after the projection."""
+        """Make the layers after the projection, any vector counted in with it."""
         raise NotImplementedError
 
 
@@ -76,7 +88,7 @@ class Actor(Branch):
     # A seam: `kernels` may assign a faster one over it.
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Features (B, F) -> mean and log standard deviation before the squash, (B, A) each."""
-        mean, log_std = self.mlp(self.projection(features)).chunk(2, dim=-1)
+        mean, log_std = self.mlp(self.state(features)).chunk(2, dim=-1)
         span = LOG_STD_MAX - LOG_STD_MIN
         return mean, LOG_STD_MIN + 0.5 * span * (torch.tanh(log_std) + 1)
 
@@ -107,7 +119,7 @@ class Critic(Branch):
     # A seam: `kernels` may assign a faster one over it.
     def forward(self, features: Tensor, actions: Tensor) -> Tensor:
         """Trunk features (B, F) and actions (B, A) -> both Q-values, (2, B)."""
-        state = self.projection(features)
+        state = self.state(features)
         x = torch.cat([state, actions.to(state.dtype)], dim=-1)
         return torch.stack([self.q1(x).squeeze(-1), self.q2(x).squeeze(-1)])
 

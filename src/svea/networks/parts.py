@@ -1,9 +1,13 @@
-"""Networks beyond the paper's: of SimGRL, PAD, MaDi, SGQN, DDPG and DQN; a user's own encoder."""
+"""Networks beyond the paper's: of SimGRL, PAD, MaDi, SGQN, DDPG and DQN; a user's own encoder.
+
+And what observations with several parts need.
+"""
 
 from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -96,6 +100,11 @@ def own_head(trunk: Trunk, layers: int) -> nn.Module:
 
 def without_last(trunk: Trunk, layers: int) -> CNN | FrameCNN:
     """A trunk that ends this many convolutions earlier; its weights are the given trunk's own."""
+    if isinstance(trunk, TwoPictures):
+        raise UserError(
+            f"network.head_layers is {layers}, but PAD's task has no convolutions of its own for "
+            "two pictures; allowed: 0"
+        )
     assert isinstance(trunk, CNN | FrameCNN), "only convolutions can be shared in part"
     part = copy.copy(trunk)
     part._modules = dict(trunk._modules)  # which copying alone would share
@@ -154,6 +163,74 @@ class OwnEncoder(Trunk):
     def forward(self, images: Tensor) -> Tensor:
         """(B, 9, H, W) in [0, 1] -> (B, features)."""
         return self.network(images)
+
+
+class TwoPictures(Trunk):
+    """The encoder of observations with two pictures: one for each of them, or one for both.
+
+    Example:
+        >>> trunk = TwoPictures(lambda: CNN(image_size=16, layers=4))
+        >>> trunk(torch.rand(2, 18, 16, 16)).shape == (2, trunk.features)
+        True
+    """
+
+    def __init__(self, make: Callable[[], Trunk], shared: bool = False) -> None:
+        """Make one encoder for each picture, or one for both."""
+        super().__init__()
+        self.first, self.second = make(), None if shared else make()
+        channels, height, width = self.first.input_shape
+        self.input_shape = (2 * channels, height, width)
+        self.features = 2 * self.first.features
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, 18, H, W) in [0, 1], the first picture's frames first -> (B, features)."""
+        pictures = images.unflatten(1, (2, -1))
+        if self.second is None:
+            return self.first(pictures.flatten(0, 1)).unflatten(0, (-1, 2)).flatten(1)
+        return torch.cat([self.first(pictures[:, 0]), self.second(pictures[:, 1])], dim=1)
+
+
+MOST_DEVIATIONS = 10.0
+"""How far from the mean a scaled number may be: one that training never showed is not to drown
+the others."""
+
+
+class Scale(nn.Module):
+    """Vectors with mean 0 and deviation 1, by what all batches so far had.
+
+    Example:
+        >>> scale, vectors = Scale(2), torch.tensor([[1.0, 500.0], [3.0, 700.0]])
+        >>> scale.observe(vectors)
+        >>> scale(vectors)
+        tensor([[-1., -1.],
+                [ 1.,  1.]])
+    """
+
+    batches: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, numbers: int) -> None:
+        """Begin without a batch: vectors then stay as they are."""
+        super().__init__()
+        self.register_buffer("batches", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(numbers))
+        self.register_buffer("variance", torch.ones(numbers))
+
+    @torch.no_grad()
+    def observe(self, vectors: Tensor) -> None:
+        """Take a batch into the means; on its device, so that an update can be captured whole."""
+        self.batches += 1
+        variance, mean = torch.var_mean(vectors, dim=0, correction=0)
+        share, offset = 1 / self.batches, mean - self.mean
+        # Batches of one size: the variance of all is that within them and that of their means.
+        self.variance.lerp_(variance, share).add_(offset.square() * share * (1 - share))
+        self.mean.lerp_(mean, share)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """(B, numbers) -> the same, scaled."""
+        scaled = (vectors - self.mean) * (self.variance + 1e-6).rsqrt()
+        return scaled.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
 
 
 class Masker(nn.Module):
@@ -227,7 +304,7 @@ class DeterministicActor(Branch):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features (B, F) -> actions (B, A) in (-1, 1)."""
-        return torch.tanh(self.mlp(self.projection(features)))
+        return torch.tanh(self.mlp(self.state(features)))
 
 
 class DiscreteCritic(Branch):
@@ -239,7 +316,7 @@ class DiscreteCritic(Branch):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features (B, F) -> Q of every action, (B, actions)."""
-        return self.advantage(self.projection(features))
+        return self.advantage(self.state(features))
 
 
 class DuelingCritic(DiscreteCritic):
@@ -260,6 +337,6 @@ class DuelingCritic(DiscreteCritic):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features (B, F) -> Q of every action, (B, actions)."""
-        state = self.projection(features)
+        state = self.state(features)
         advantage = self.advantage(state)
         return self.value(state) + advantage - advantage.mean(-1, keepdim=True)

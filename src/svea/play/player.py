@@ -25,6 +25,7 @@ from PIL import Image
 from svea.agents.policies import deployed_policy, random_policy
 from svea.config import configure
 from svea.config.modes import TASKS
+from svea.config.options import FRAMES
 from svea.core import importing
 from svea.core.errors import SveaError, UserError
 from svea.core.seeds import world_order
@@ -34,9 +35,10 @@ from svea.envs.dmc import describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.registration import make_mode
+from svea.envs.stacking import describe_observations
 from svea.evaluation.play import (
     OneEpisode,
-    check_actions,
+    check_fits,
     expected_return,
     parallel_environments,
 )
@@ -85,7 +87,8 @@ class Player:
         self._mode: LiveMode = self.env.get_wrapper_attr("mode")
         self._actions, self._choices = describe_actions(self.env.action_space)
         if self.agent is not None:
-            check_actions(self.agent, self._actions, self._choices, self.task)
+            _, parts = describe_observations(self.env)
+            check_fits(self.agent, self._actions, self._choices, parts, self.task)
         self._rows = parallel_environments(slot.rows, 30)
         self._shown = self.problem = ""
         self.setting, self.numbers = setting, Numbers()
@@ -153,7 +156,7 @@ class Player:
             self._show_mode(setting)
         self._mode.adjust(setting)
         if self.episode and not self.episode.done and self.env.has_wrapper_attr("redraw"):
-            self.episode.observation = self.env.get_wrapper_attr("redraw")()
+            self.episode.show(self.env.get_wrapper_attr("redraw")())
 
     def decide(self, between: int = 0) -> None:
         """One decision, as evaluations take it, with so many pictures on the way to the next."""
@@ -188,13 +191,15 @@ class Player:
     def seen(self) -> list[bytes]:
         """RGB bytes of the frames that the agent sees, (3, H, W, 3), oldest first.
 
-        And of the newest with what is laid over it, (H, W, 3), if anything is.
+        And of the newest with what is laid over it, (H, W, 3), if anything is. Of two pictures, the
+        first is shown.
         """
         assert self.episode is not None
-        given = torch.as_tensor(self.episode.observation)[None]
+        pictures, _ = self.episode.parts.split(self.episode.observation[None])
+        given = torch.as_tensor(pictures)
         if self.agent is not None:
             given = self.agent.view_maker.clean(given)
-        frames = given[0].unflatten(0, (-1, 3)).permute(0, 2, 3, 1).contiguous()
+        frames = given[0].unflatten(0, (-1, 3))[:FRAMES].permute(0, 2, 3, 1).contiguous()
         laid = self._overlay(given)
         if laid is None:
             return [frames.numpy().tobytes()]
@@ -206,14 +211,16 @@ class Player:
         agent, wanted = self.agent, self.setting.overlay
         if agent is None or wanted == "none" or (wanted == "mask" and agent.masker is None):
             return None
+        assert self.episode is not None
         images = agent.view_maker.pixels(given.to(agent.device)).float()
+        _, vectors = agent.split(self.episode.observation[None])
         with torch.no_grad():
             left = agent.masked(images)
             if wanted == "mask":
-                return left[0, -3:].cpu()
-            actions = agent.choose(agent.trunk(left), False, None)
-        (drawn,) = influences(agent, images, actions).values()
-        return drawn[0].cpu()
+                return left.chunk(agent.parts.count, 1)[0][0, -3:].cpu()
+            actions = agent.choose(agent.encode(left, vectors), False, None)
+        (drawn,) = influences(agent, images, actions, vectors=vectors).values()
+        return drawn[0, :, :, : given.shape[-1]].cpu()
 
     def answer(self, do: str, draw: bool, setting: Setting, header: dict[str, Any]) -> bytes:
         """Begin an episode, change the look, or decide; then show it if asked."""

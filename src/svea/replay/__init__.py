@@ -6,12 +6,16 @@ successor (whose other two frames are the observation's last two). At an episode
 frame is pointed to three times, which is what the frame stack shows there. So a transition never
 mixes episodes, needs no flags, and survives the ring's wrap; it is forgotten when its first frame
 is overwritten, or when ``capacity`` newer ones have come.
+
+Of observations with several parts, a frame has the newest of each picture, one after the other, and
+a second ring of as many slots has the vectors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from svea.config.options import FRAMES, WINDOW, frame_slots
+from svea.config.parts import PLAIN, Parts
 from svea.core.errors import UserError
 
 
@@ -26,11 +31,13 @@ from svea.core.errors import UserError
 class Batch:
     """Transitions on the learner's device."""
 
-    observations: Tensor  # (B, 9, H, W) uint8
+    observations: Tensor  # (B, 9, H, W) uint8; of two pictures (B, 18, H, W), one's frames first
     actions: Tensor  # (B, A) float32
     rewards: Tensor  # (B,) float32: of one decision, or the discounted sum over n of them
     discounts: Tensor  # (B,) float32: of the successor's value; 0 where the episode really ended
     next_observations: Tensor  # (B, 9, H, W) uint8
+    vectors: Tensor | None = None  # (B, numbers) float32, of the observations if they have some
+    next_vectors: Tensor | None = None
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
@@ -38,7 +45,7 @@ class Batch:
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
         """Names and tensors."""
-        return iter(vars(self).items())
+        return ((name, tensor) for name, tensor in vars(self).items() if tensor is not None)
 
 
 class Replay:
@@ -60,6 +67,7 @@ class Replay:
         *,
         discount: float = 0.99,
         n_step: int = 1,
+        parts: Parts = PLAIN,
     ) -> None:
         """Allocate everything now, so that a run that does not fit fails before it starts.
 
@@ -78,7 +86,11 @@ class Replay:
         def ring(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=self.device)
 
-        self.frames = ring(self.slots, 3, image_size, image_size, dtype=torch.uint8)
+        size = image_size, image_size
+        self.parts = parts
+        self.frames = ring(self.slots, 3 * parts.count, *size, dtype=torch.uint8)
+        self.vectors = ring(self.slots, parts.numbers) if parts.numbers else None
+        self._pictures = torch.arange(parts.count, device=self.device)[:, None]
         self.windows = ring(capacity, WINDOW, dtype=torch.int64)
         self.actions = ring(capacity, actions)
         self.rewards = ring(capacity)
@@ -96,15 +108,18 @@ class Replay:
         self._rounds = FRAMES * environments + 1
         self.first_frames = np.zeros(capacity, np.int64)
         self._staged_frames: list[tuple[int, Tensor]] = []
+        self._staged_vectors: list[Tensor] = []  # of these frames
         self._staged_rows: list[tuple[int, dict[str, Tensor]]] = []
 
     def __len__(self) -> int:
         """Transitions that can be sampled."""
         return self.transitions_seen - self.first_transition
 
-    def begin(self, environment: int, frame: NDArray[np.uint8] | Tensor) -> None:
-        """An episode starts in an environment, with this frame (3, H, W)."""
-        self.stacks[environment] = [self._write(frame)] * FRAMES
+    def begin(
+        self, environment: int, frame: NDArray[np.uint8] | Tensor, vector: Any = None
+    ) -> None:
+        """An episode starts in an environment, with this frame (3, H, W), and its vector if any."""
+        self.stacks[environment] = [self._write(frame, vector)] * FRAMES
         self.forget()  # this frame, too, may have overwritten an old transition's first
 
     def append(
@@ -115,15 +130,18 @@ class Replay:
         terminated: bool,
         frame: NDArray[np.uint8] | Tensor,
         last: bool = False,
+        vector: Any = None,
     ) -> None:
         """Store a decision and the newest frame (3, H, W) of the observation it led to.
+
+        With the vector of that observation, where it has one.
 
         Environments take turns: n-step returns look for an environment's next decision as many
         rows further as there are environments.
         """
         if environment not in self.stacks:
             raise ValueError(f"environment {environment} has no episode: call begin() first")
-        window = [*self.stacks[environment], self._write(frame)]
+        window = [*self.stacks[environment], self._write(frame, vector)]
         self.stacks[environment] = window[1:]
         row = self.transitions_seen % self.capacity
         values = {
@@ -157,6 +175,8 @@ class Replay:
             rewards=rewards,
             discounts=discounts,
             next_observations=self._stacks_of(later[:, -FRAMES:]),
+            vectors=self._vectors_at(windows[:, FRAMES - 1]),
+            next_vectors=self._vectors_at(later[:, -1]),
         )
 
     def _stacks_of(self, slots: Tensor) -> Tensor:
@@ -164,8 +184,15 @@ class Replay:
 
         index_select copies whole frames (0.9 ms for 512 of 84 px); plain indexing takes 9 ms.
         """
-        frames = self.frames.index_select(0, slots.flatten())  # (B * 3, 3, H, W)
-        return frames.unflatten(0, slots.shape).flatten(1, 2)
+        ring = self.frames
+        if self.parts.count > 1:  # the frames of each picture together, in the same one pass
+            ring = ring.unflatten(1, (-1, 3)).flatten(0, 1)
+            slots = slots[:, None] * self.parts.count + self._pictures  # (B, pictures, 3)
+        frames = ring.index_select(0, slots.flatten())  # (B * 3, 3, H, W)
+        return frames.unflatten(0, slots.shape).flatten(1, slots.ndim)
+
+    def _vectors_at(self, slots: Tensor) -> Tensor | None:
+        return None if self.vectors is None else self.vectors[slots]
 
     def _returns(self, ages: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Discounted rewards, the successor's discount, and the row that leads to the successor."""
@@ -181,17 +208,21 @@ class Replay:
             power = torch.where(unbroken, power * self.discount, power)
         return rewards, power * (1 - self.terminated[ends]), ends
 
-    def newest_frame(self, environment: int) -> Tensor:
-        """The last frame (3, H, W) that an environment showed."""
+    def newest(self, environment: int) -> tuple[Tensor, Tensor | None]:
+        """The last frame (3, H, W) that an environment showed, and its vector if there are any."""
         self.flush()
-        return self.frames[self.stacks[environment][-1] % self.slots].cpu()
+        slot = self.stacks[environment][-1] % self.slots
+        vector = None if self.vectors is None else self.vectors[slot].cpu()
+        return self.frames[slot].cpu(), vector
 
-    def _write(self, frame: NDArray[np.uint8] | Tensor) -> int:
-        """Put a frame into the ring and return its number."""
+    def _write(self, frame: NDArray[np.uint8] | Tensor, vector: Any) -> int:
+        """Put a frame into the ring, with the vector if it has one, and return its number."""
         number = self.frames_seen
         # A copy, because the environments will draw into the same memory again.
         kept = torch.as_tensor(frame).to("cpu", copy=True)
         self._staged_frames.append((number % self.slots, kept))
+        if self.vectors is not None:
+            self._staged_vectors.append(torch.tensor(vector, dtype=torch.float32))
         self.frames_seen += 1
         return number
 
@@ -204,7 +235,9 @@ class Replay:
         if self._staged_frames:
             slots, frames = zip(*self._staged_frames, strict=True)
             self._put(self.frames, slots, frames)
-            self._staged_frames = []
+            if self.vectors is not None:
+                self._put(self.vectors, slots, self._staged_vectors)
+            self._staged_frames, self._staged_vectors = [], []
         if self._staged_rows:
             rows, values = zip(*self._staged_rows, strict=True)
             for name in values[0]:

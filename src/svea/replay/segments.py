@@ -19,6 +19,12 @@ RINGS = ("windows", "actions", "rewards", "terminated", "last")
 """What a buffer holds of every transition on its device."""
 
 
+def frame_rings(replay: Replay) -> dict[str, Tensor]:
+    """What it holds of every frame there: its pixels, and the vectors if there are any."""
+    vectors = {} if replay.vectors is None else {"vectors": replay.vectors}
+    return {"frames": replay.frames} | vectors
+
+
 def cursor(replay: Replay) -> Cursor:
     """Where the buffer is now."""
     return replay.frames_seen, replay.transitions_seen
@@ -33,7 +39,7 @@ def since(replay: Replay, cursor: Cursor) -> dict[str, Tensor]:
     slots = torch.arange(first_frame, replay.frames_seen, device=device) % replay.slots
     rows = torch.arange(first_row, replay.transitions_seen, device=device) % replay.capacity
     return {
-        "frames": replay.frames[slots].cpu(),
+        **{name: ring[slots].cpu() for name, ring in frame_rings(replay).items()},
         "first_frames": torch.from_numpy(replay.first_frames[rows.cpu().numpy()]),
         **{name: getattr(replay, name)[rows].cpu() for name in RINGS},
         "span": torch.tensor(
@@ -44,12 +50,14 @@ def since(replay: Replay, cursor: Cursor) -> dict[str, Tensor]:
 
 def extend(replay: Replay, segment: dict[str, Tensor]) -> None:
     """Put back what ``since`` returned; windows are renumbered if this ring is larger."""
-    for name in ("frames", *RINGS):
+    of_frames = frame_rings(replay)
+    for name in (*of_frames, *RINGS):
         if segment[name].shape[1:] != getattr(replay, name).shape[1:]:
             raise ValueError(f"{name} in a segment are {list(segment[name].shape)}")
     first_frame, end_frame, first_row, end_row, slots = segment["span"].tolist()
     where = torch.arange(first_frame, end_frame) % replay.slots
-    replay.frames[where.to(replay.device)] = segment["frames"].to(replay.device)
+    for name, ring in of_frames.items():
+        ring[where.to(replay.device)] = segment[name].to(replay.device)
     # A window holds slots of the ring it was written in; its first frame's number tells which.
     first, windows = segment["first_frames"], segment["windows"]
     numbers = first[:, None] + (windows - windows[:, :1]) % slots

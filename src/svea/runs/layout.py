@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from svea.config import Config, milestones, options
+from svea.config.parts import OBSERVATIONS, Parts
 from svea.core.importing import is_import_path
 from svea.runs import schema
 
@@ -128,11 +129,15 @@ def next_checkpoint(run: Path, decision: int) -> Path:
     return run / CHECKPOINTS / name
 
 
-def replay_bytes(config: Config, actions: int = ACTIONS) -> int:
-    """Bytes of a run's replay, in memory and on disk."""
+def replay_bytes(config: Config, actions: int = ACTIONS, parts: Parts | None = None) -> int:
+    """Bytes of a run's replay, in memory and on disk.
+
+    Of an environment of a user's it is not known which parts it shows, before it is made.
+    """
     return options.replay_bytes(
-        config.replay_capacity, config.rendered_size, actions, config.envs, config.episode_length
-    )
+        config.replay_capacity, config.rendered_size, actions, config.envs, config.episode_length,
+        parts or OBSERVATIONS[config.observation],
+    )  # fmt: skip
 
 
 def agent_bytes(config: Config) -> int:

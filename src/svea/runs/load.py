@@ -14,6 +14,7 @@ from svea.agents.auxiliary import PAD
 from svea.augment import Augment, augmentation
 from svea.config import Config, from_dict
 from svea.config.names import own_modules, own_names
+from svea.config.parts import PLAIN, Parts
 from svea.core import files
 from svea.core import importing as modules
 from svea.core.errors import StorageError, UserError
@@ -23,11 +24,12 @@ from svea.speed import EXACT, choose_device
 from svea.speed.device import multiply_float32
 
 # What config.json holds in addition to the configuration.
-ABOUT = ("svea_version", "command", "function", "pictures", "made_with", "decision", "files")
+PARTS = "parts"  # of an observation, where it is not one picture
+ABOUT = ("svea_version", "command", "function", "pictures", "made_with", PARTS, "decision", "files")
 
 # Which networks are in which file of an export. The targets are copies that only training needs.
 EXPORTED = {
-    layout.ACTOR: ("trunk", "actor", "masker"),
+    layout.ACTOR: ("trunk", "actor", "masker", "vector"),
     layout.CRITIC: ("critic", "log_temperature", "auxiliary"),  # PAD's task adapts at test time
 }
 
@@ -60,6 +62,11 @@ def read_config(run: str | Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise StorageError(f"{path} cannot be read: {error}. Restore it from a copy") from error
     return stored
+
+
+def parts_in(stored: dict[str, Any]) -> Parts:
+    """The parts of an observation, by the config.json of a run or an export."""
+    return Parts.read(stored[PARTS]) if PARTS in stored else PLAIN
 
 
 def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> Agent:
@@ -95,9 +102,9 @@ def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> 
     chosen = choose_device(device)  # before the weights: a bad device is not their fault
     multiply_float32(chosen, config.precision == EXACT)
     try:
-        actions = BASES[config.base].actions_in(state)
-        _check_sizes(run, config, actions, state, exported)
-        agent = make_agent(config, actions, chosen, _made_when_asked(run, config, chosen))
+        actions, parts = BASES[config.base].actions_in(state), parts_in(stored)
+        _check_sizes(run, config, actions, parts, state, exported)
+        agent = make_agent(config, actions, chosen, _made_when_asked(run, config, chosen), parts)
         if exported:
             state = _completed(agent, state, run)
         agent.load_state_dict(state)
@@ -110,7 +117,12 @@ def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> 
 
 
 def _check_sizes(
-    run: Path, config: Config, actions: int, state: dict[str, Tensor], exported: bool
+    run: Path,
+    config: Config,
+    actions: int,
+    parts: Parts,
+    state: dict[str, Tensor],
+    exported: bool,
 ) -> None:
     """Refuse weights of other names or shapes than config.json describes, before memory is taken.
 
@@ -119,7 +131,8 @@ def _check_sizes(
     if is_import_path(config.encoder):
         return
     with torch.device("meta"):
-        described = make_agent(config, actions, "meta", lambda x, generator=None: x)
+        unchanged = lambda x, generator=None: x  # noqa: E731
+        described = make_agent(config, actions, "meta", unchanged, parts)
     described.check_state_dict(_completed(described, state, run) if exported else state)
 
 
@@ -210,7 +223,7 @@ def _small(agent: Agent, critic: bool) -> dict[str, tuple[str, ...]]:
     policy = "critic" if agent.discrete else "actor"
     adapts = ("auxiliary",) if isinstance(agent.auxiliary, PAD) else ()
     asked = {layout.CRITIC: ("critic",)} if critic and not agent.discrete else {}
-    return {layout.ACTOR: ("trunk", policy, "masker", "log_temperature", *adapts)} | asked
+    return {layout.ACTOR: ("trunk", policy, "masker", "vector", "log_temperature", *adapts)} | asked
 
 
 def _exported_state(folder: Path, config: dict[str, Any]) -> tuple[dict[str, Tensor], int]:

@@ -11,6 +11,7 @@ from svea.agents import make_encoder
 from svea.agents.agent import Agent
 from svea.config import Config
 from svea.config.names import find_method
+from svea.config.parts import Parts
 from svea.core import files, machine
 from svea.core.errors import UserError
 from svea.core.machine import usable_cores
@@ -83,11 +84,11 @@ def check_disk(config: Config, agent: Agent, replay: int, runs_in_process: int) 
     files.require_space(config.folder, needed * runs_in_process, purpose)
 
 
-def slow_warning(config: Config, device: torch.device, decisions: int) -> str:
+def slow_warning(config: Config, device: torch.device, decisions: int, pictures: int = 1) -> str:
     """A line about decisions that take many hours without a GPU; empty otherwise."""
     if device.type == "cuda":
         return ""
-    each = update_seconds(config, device)
+    each = update_seconds(config, device, pictures)
     if decisions * each < SLOW_SECONDS:
         return ""
     cure = "use --preset quick, fewer --decisions, or a GPU"
@@ -98,7 +99,7 @@ def slow_warning(config: Config, device: torch.device, decisions: int) -> str:
     )
 
 
-def update_seconds(config: Config, device: torch.device) -> float:
+def update_seconds(config: Config, device: torch.device, pictures: int = 1) -> float:
     """About how long an update takes, from one pass through a trunk like the agent's.
 
     A trunk, with a masker before it if there is one, takes nearly all of an update's time. The
@@ -106,7 +107,7 @@ def update_seconds(config: Config, device: torch.device) -> float:
     policy's views go forwards only, a third of that.
     """
     with torch.random.fork_rng(devices=[]):  # the run's draws do not depend on this trunk's
-        trunk = make_encoder(config).to(device)
+        trunk = make_encoder(config, pictures).to(device)
         masker = Masker(config.madi.filters).to(device) if config.mask == "madi" else None
     if device.type == "cpu" and choose_speed(config.speed, device) == "compiled":
         compute_in_c([trunk])
@@ -123,9 +124,15 @@ def update_seconds(config: Config, device: torch.device) -> float:
 
 
 def announcement(
-    config: Config, device: torch.device, precision: torch.dtype, speed: str, replay: int
+    config: Config,
+    device: torch.device,
+    precision: torch.dtype,
+    speed: str,
+    replay: int,
+    parts: Parts,
 ) -> str:
     """What is about to happen, in numbers, before it happens."""
+    seen = f"; sees {parts}" if parts.names else ""
     mask = "" if config.mask == "none" else f", mask {config.mask}"
     computed_in = EXACT if config.precision == EXACT else str(precision).removeprefix("torch.")
     frames = config.decisions * config.action_repeat
@@ -133,7 +140,7 @@ def announcement(
         f"{config.task}, {config.method} on {config.base} with {config.encoder} (augment "
         f"{config.augment}{mask}), seed {config.seed}, preset {config.preset}: "
         f"{config.decisions:,} decisions = {frames:,} frames, "
-        f"{plural(config.envs, 'environment')}, {device.type} in {computed_in}, {speed}\n"
+        f"{plural(config.envs, 'environment')}, {device.type} in {computed_in}, {speed}{seen}\n"
         f"run folder {config.folder}; replay {replay / 1e9:.2f} GB for "
         f"{config.replay_capacity:,} decisions, in memory"
         + (" and in the folder" if config.save_replay else " alone (--no-save-replay)")

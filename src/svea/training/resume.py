@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +33,11 @@ from svea.envs.rendering.backend import (
 from svea.envs.workers.pool import OpenEpisode
 from svea.replay.segments import counters
 from svea.runs import checkpoint, layout, schema, tensors
-from svea.runs.load import ABOUT, read_config
+from svea.runs.load import ABOUT, PARTS, parts_in, read_config
 from svea.runs.records import differing
 
 if TYPE_CHECKING:
+    from svea.agents import Agent
     from svea.training.trainer import Trainer
 
 
@@ -73,7 +74,8 @@ def open_folder(
     about: dict[str, Any] = {"svea_version": __version__, "command": typed}
     if function := given.fingerprint(config.task):
         about["function"] = {"name": config.task, "sha256": function}
-    about |= {name: stored[name] for name in ("pictures", "made_with") if name in stored}
+    kept = ("pictures", "made_with", PARTS)
+    about |= {name: stored[name] for name in kept if name in stored}
     files.replace_json(folder / layout.CONFIG, to_dict(config) | about)
 
     def remove_if_refused(kind: type[BaseException] | None, *_: object) -> None:
@@ -167,15 +169,15 @@ def settle_renderer(config: Config) -> Config:
 
 
 def record_circumstances(
+    agent: Agent,
     config: Config,
     provenance: dict[str, Any],
-    pictures: dict[str, Any] | None,
     saved: checkpoint.Checkpoint | None,
 ) -> str:
-    """Write down what draws and simulates for a run, and which pictures it is trained with.
+    """Write down what draws and simulates for a run, and what its agent sees and mixes in.
 
     Returns a warning where a continued run is drawn or simulated otherwise than so far; other
-    pictures than so far are refused. They are what its augmentation mixes in, None if nothing.
+    parts of observations, and other pictures to mix in, than so far are refused.
     """
     stored = read_config(config.folder)
     names = ("renderer", "episodes", "mujoco", "dm_control")
@@ -186,8 +188,16 @@ def record_circumstances(
         warning = f"warning: other pictures or physics than so far: {said}"
         now |= {"since": saved.decision, "before": before}
     about = {"made_with": now if warning else before or now}
-    if pictures is not None:
-        about["pictures"] = _same_pictures(config.folder, stored.get("pictures"), pictures)
+    before_parts = parts_in(stored)
+    if saved and agent.parts != before_parts:
+        raise UserError(
+            f"the run in {config.folder} was trained with {before_parts}, but {config.task} shows "
+            f"{agent.parts} now. Let it show the same to continue, or give another --out"
+        )
+    if agent.parts.names:
+        about[PARTS] = asdict(agent.parts)
+    if agent.pictures is not None:
+        about["pictures"] = _same_pictures(config.folder, stored.get("pictures"), agent.pictures)
     files.replace_json(config.folder / layout.CONFIG, stored | about)
     return warning
 
@@ -271,8 +281,9 @@ def _play_again(run: Trainer, episodes: list[dict[str, Any]]) -> None:
     """Play every open episode up to where it was."""
     for index, episode in zip(range(run.config.envs), episodes, strict=True):
         run.environments.restore(index, OpenEpisode(**episode))
-        newest = run.replay.newest_frame(index).numpy()
-        if not np.array_equal(run.environments.observations[index, -3:], newest):
+        shown = run.newest(run.environments.observations, index)
+        known = run.replay.newest(index)
+        if not all(np.array_equal(a, b) for a, b in zip(shown, known, strict=True)):  # type: ignore[arg-type]
             run.display.say(
                 f"warning: environment {index} does not repeat its episode exactly, so this "
                 "run is not bit for bit an uninterrupted one (GPU renderers differ by a level)"

@@ -19,8 +19,9 @@ from svea import speed
 from svea.agents import learning, make_agent, make_replay
 from svea.augment.registry import try_out
 from svea.config import Config, milestones, seconds
+from svea.config.options import FRAMES
 from svea.core import process
-from svea.core.errors import LARGEST, Stopped
+from svea.core.errors import LARGEST, NumericsError, Stopped, UserError
 from svea.core.seeds import TRAINING, episode_seed, seed_for
 from svea.core.terminal import note
 from svea.envs.workers.pool import Step, Workers, environments_per_process, print_incident
@@ -139,17 +140,18 @@ class Trainer:
     def _make_learner(self) -> None:
         """Agent and replay, if they fit the environments, the memory and the disk."""
         config, environments, say = self.config, self.environments, self.display.say
-        size = layout.replay_bytes(config, environments.action_size)
-        say(preflight.announcement(config, self.device, self.precision, self.speed, size))
+        parts = environments.parts
+        size = layout.replay_bytes(config, environments.action_size, parts)
+        say(preflight.announcement(config, self.device, self.precision, self.speed, size, parts))
         preflight.check_actions(config, environments)
-        try_out(config.augment, config.image_size, self.device)
+        channels = 3 * FRAMES * (parts.count if config.shared_draws else 1)
+        try_out(config.augment, config.image_size, self.device, channels)
         actions = environments.choices or environments.action_size
-        self.agent = make_agent(config, actions, self.device)
-        pictures = self.agent.pictures
-        say(resume.record_circumstances(config, environments.provenance, pictures, self._saved))
+        self.agent = make_agent(config, actions, self.device, parts=parts)
+        say(resume.record_circumstances(self.agent, config, environments.provenance, self._saved))
         together = self._runs_in_process
         where = preflight.replay_device(config, size, self.device, together, say)
-        self.replay = make_replay(config, environments.action_size, where)
+        self.replay = make_replay(config, environments.action_size, where, parts=parts)
         self.learner = speed.Learner(
             self.agent,
             self.replay,
@@ -162,7 +164,7 @@ class Trainer:
         )
         preflight.check_disk(config, self.agent, size, together)
         left = (config.decisions - self.display.decision) * together
-        say(preflight.slow_warning(config, self.device, left))
+        say(preflight.slow_warning(config, self.device, left, parts.count))
 
     def _begin(self) -> None:
         """Counters of a new run, and the first episode of every environment."""
@@ -174,7 +176,7 @@ class Trainer:
         seeds = [episode_seed(self.config.seed, TRAINING, i, 0) for i in range(self.config.envs)]
         self.environments.reset(seeds)
         for index in range(self.config.envs):
-            self.replay.begin(index, self.environments.observations[index, -3:])
+            self.replay.begin(index, *self.newest(self.environments.observations, index))
 
     # The loop --------------------------------------------------------------------------------
 
@@ -196,7 +198,7 @@ class Trainer:
             self.environments.send(actions, self.next_seeds())
             self.learn()  # while the environments carry out the actions
             yield
-            self.store(actions, self.environments.receive())
+            self.store(actions, self.receive())
             self.report()
         self.save()
 
@@ -254,18 +256,34 @@ class Trainer:
         self.losses.add(losses)
         self.updates += 1
 
+    def receive(self) -> list[Step]:
+        """Wait for the environments; if one shows what no agent can learn from, save the run."""
+        try:
+            return self.environments.receive()
+        except (NumericsError, UserError) as error:
+            if not self._learn_only:
+                self.save()  # before this decision, which a continued run makes again
+                saved = f"the run is saved at decision {self.decision:,}"
+                error.args = (f"{str(error).rstrip('.')}; {saved}",)
+            raise
+
+    def newest(self, observations: np.ndarray, index: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """The newest frame that an environment showed, and the vector with it."""
+        return self.environments.parts.newest(observations[index])
+
     def store(self, actions: np.ndarray, steps: list[Step]) -> None:
         """Put what happened into the replay; log episodes that ended."""
         before = self.decision
         for index, step in enumerate(steps):
             seen = self.environments.finals if step.done else self.environments.observations
+            frame, vector = self.newest(seen, index)
             self.replay.append(
-                index, actions[index], step.reward, step.terminated, seen[index, -3:], step.done
+                index, actions[index], step.reward, step.terminated, frame, step.done, vector
             )
             self.decision += 1
             if step.done:
                 self._log_episode(index, step)
-                self.replay.begin(index, self.environments.observations[index, -3:])
+                self.replay.begin(index, *self.newest(self.environments.observations, index))
         self.replay.flush()  # now, while a GPU still works on updates that were started before
         if before < self.config.warmup <= self.decision:
             self.owed_updates = self.config.warmup - 1  # the decision that follows makes its own

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from svea.config.modes import is_foreign
 from svea.config.parts import Parts
-from svea.core.errors import NumericsError, RendererError, UserError, WorkerError
+from svea.core.errors import NumericsError, RendererError, SveaError, UserError, WorkerError
 from svea.core.terminal import warn
 from svea.envs.rendering import backend
 from svea.envs.workers.worker import RaisedError, Shared, Worker, anonymous_file
@@ -198,12 +198,12 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         waiting, self._waiting = self._waiting, {}
         try:
             answers = self._answers(self._step_seconds)
-        except NumericsError as error:
+        except (NumericsError, UserError) as error:
             self._name(error)
             raise
         return [self._take_step(i, answers[i], seed) for i, seed in waiting.items()]
 
-    def _name(self, error: NumericsError) -> None:
+    def _name(self, error: SveaError) -> None:
         """Say in which episode and at which step the error came."""
         if error.environment in self._episodes:
             episode = self._episodes[error.environment]
@@ -242,7 +242,8 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
     def _share(self, specs: list[dict[str, Any]]) -> None:
         """Make the shared memory, now that the spaces are known, and hand it to every worker."""
         self.provenance = specs[0].pop("provenance")  # what data the pictures are made with
-        spaces = [tuple(s[n] for n in ("observation", "parts", "actions", "choices")) for s in specs]
+        names = "observation", "parts", "actions", "choices"
+        spaces = [[spec[name] for name in names] for spec in specs]
         if any(other != spaces[0] for other in spaces):
             raise UserError(f"environments of one set differ in their spaces: {spaces}")
         shape, actions = specs[0]["observation"], specs[0]["actions"]

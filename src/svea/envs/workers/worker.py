@@ -192,8 +192,7 @@ def _raised(answer: dict[str, Any]) -> SveaError:
     """The error that an environment reports, in its own class where it is one of ours."""
     if answer["error"] in _RAISED:
         known = _RAISED[answer["error"]](answer["message"])
-        if isinstance(known, NumericsError):
-            known.environment = answer["environment"]
+        known.environment = answer["environment"]
         return known
     where = f" ({answer['where']})" if answer.get("where") else ""
     error = RaisedError(
