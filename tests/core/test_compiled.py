@@ -119,11 +119,7 @@ def test_a_compiler_that_does_not_answer_is_given_up_with_all_it_started(folder,
     started = int((folder / "started").read_text())
     wait_for(lambda: not alive(started))
     refusal = pytest.raises(BuildError, match="another process is still compiling")
-    with (
-        compiled.own_folder(folder / "cache/svea") as cache,
-        files.locked(cache, UserError()),
-        refusal,
-    ):
+    with files.locked(folder / "cache/svea", UserError()), refusal:
         load(folder)
 
 

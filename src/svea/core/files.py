@@ -16,7 +16,6 @@ import fcntl
 import glob
 import hashlib
 import io
-import itertools
 import json
 import os
 import re
@@ -113,9 +112,9 @@ def partial(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
 
 
-def sweep(folder: Path, name: str = "") -> None:
-    """Remove what a killed process was writing in a folder: everything, or files of a name."""
-    for path in folder.glob(f".{name}*{PARTIAL}"):
+def sweep(folder: Path) -> None:
+    """Remove what killed processes were writing in a folder of which this one has the lock."""
+    for path in folder.glob(f".*{PARTIAL}"):
         remove(path)
 
 
@@ -351,16 +350,9 @@ def _existing(path: Path) -> Path:
 
 def descriptor(path: Path, flags: int) -> int:
     """A descriptor of a plain file; anything else is refused without waiting for it."""
-    try:
-        opened = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno in (errno.ENXIO, errno.EISDIR):  # a pipe that nothing reads, a folder
-            raise _not_plain(path) from None
-        raise
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
-        raise _not_plain(path)
-    return opened
+    if path.exists() and not path.is_file():
+        raise StorageError(f"{path} is not a plain file. Remove it, or restore it from a copy")
+    return os.open(path, flags, 0o666)
 
 
 def open_plain(path: Path, limit: int) -> io.BufferedReader:
@@ -368,20 +360,17 @@ def open_plain(path: Path, limit: int) -> io.BufferedReader:
     opened = descriptor(path, os.O_RDONLY)
     if (size := os.fstat(opened).st_size) > limit:
         os.close(opened)
-        raise _too_large(path, words.size(size), limit)
+        raise _too_large(path, size, limit)
     return os.fdopen(opened, "rb")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """A plain file's content; it may grow while it is read, but not beyond the limit."""
-    blocks, size = [], 0
+    """A plain file's content, of at most `limit` bytes, also if it grew meanwhile."""
     with open_plain(path, limit) as file:
-        while block := file.read(BLOCK):
-            blocks.append(block)
-            size += len(block)
-            if size > limit:
-                raise _too_large(path, "more", limit)
-    return b"".join(blocks)
+        content = file.read()
+    if len(content) > limit:
+        raise _too_large(path, len(content), limit)
+    return content
 
 
 def read_tail(path: Path, size: int) -> bytes:
@@ -393,20 +382,14 @@ def read_tail(path: Path, size: int) -> bytes:
 
 def read_lines(path: Path, limit: int) -> Iterator[bytes]:
     """A plain file's lines, each with its end; the last one may lack it."""
-    size = 0
     with open_plain(path, limit) as file:
-        for number in itertools.count(1):
-            line = file.readline(LINE_BYTES + 1)
-            size += len(line)
+        lines = iter(lambda: file.readline(LINE_BYTES + 1), b"")
+        for number, line in enumerate(lines, start=1):
             if len(line) > LINE_BYTES:
                 raise StorageError(
                     f"line {number} of {path} is longer than {words.size(LINE_BYTES)}: it was not "
                     "written by svea. Remove the line, or the file"
                 )
-            if size > limit:
-                raise _too_large(path, "more", limit)
-            if not line:
-                return
             yield line
 
 
@@ -460,14 +443,10 @@ def json_lines(
     return []
 
 
-def _not_plain(path: Path) -> StorageError:
-    return StorageError(f"{path} is not a plain file. Remove it, or restore it from a copy")
-
-
-def _too_large(path: Path, size: str, limit: int) -> StorageError:
+def _too_large(path: Path, size: int, limit: int) -> StorageError:
     return StorageError(
-        f"{path} has {size}, and at most {words.size(limit)} are read of such a file: it was not "
-        "written by svea. Remove it, or restore it from a copy"
+        f"{path} has {words.size(size)}, and at most {words.size(limit)} are read of such a file: "
+        "it was not written by svea. Remove it, or restore it from a copy"
     )
 
 

@@ -27,7 +27,7 @@ from svea.core.errors import StorageError
 from svea.core.terminal import warn
 from svea.replay import Replay
 from svea.replay import segments as replay_segments
-from svea.runs import layout, schema, tensors
+from svea.runs import layout, tensors
 
 FORMAT = 1
 _LIMITS = {layout.AGENT: layout.WEIGHTS_BYTES, layout.STATE: layout.STATE_BYTES}
@@ -154,7 +154,7 @@ def _read(run: Path, path: Path, replay: bool) -> Checkpoint:
         raise ValueError("manifest.json has changed since it was written")
     if manifest["format"] != FORMAT:
         raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
-    schema.check(manifest, schema.MANIFEST, layout.MANIFEST)
+    layout.check(manifest, layout.MANIFEST_SHAPE, layout.MANIFEST)
     for name, limit in _LIMITS.items():
         files.verify(path / name, manifest["files"][name], limit)
     for segment in manifest["segments"] if replay else []:

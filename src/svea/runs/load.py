@@ -18,7 +18,7 @@ from svea.core import files
 from svea.core import importing as modules
 from svea.core.errors import StorageError, UserError
 from svea.core.importing import is_import_path
-from svea.runs import checkpoint, layout, schema, tensors, zoo
+from svea.runs import checkpoint, layout, tensors, zoo
 from svea.speed import EXACT, choose_device
 from svea.speed.device import multiply_float32
 
@@ -220,7 +220,7 @@ def _exported_state(folder: Path, config: dict[str, Any]) -> tuple[dict[str, Ten
         for name, wanted in layout.exported_files(config).items():
             files.verify(folder / name, wanted, layout.WEIGHTS_BYTES)
             state |= tensors.restore(tensors.read(folder / name, layout.WEIGHTS_BYTES))
-        return state, schema.check(config.get("decision", 0), int, "decision")
+        return state, layout.check(config.get("decision", 0), int, "decision")
     except tensors.DAMAGE as error:
         raise StorageError(
             f"{folder} cannot be read: {error}. Restore it from a copy, or export the run again"

@@ -15,7 +15,7 @@ from typing import Any
 
 from svea.core import files
 from svea.core.errors import StorageError, UserError, unknown_name
-from svea.runs import layout, schema
+from svea.runs import layout
 
 PREFIX = "zoo:"
 VARIABLE = "SVEA_ZOO"
@@ -116,7 +116,7 @@ def cards() -> tuple[list[dict[str, Any]], list[StorageError]]:
         try:
             with _sound(folder):
                 card = files.read_json(folder / CARD, layout.CONFIG_BYTES)
-                found.append({"name": name, **schema.check(card, CARD_SHAPE, CARD)})
+                found.append({"name": name, **layout.check(card, CARD_SHAPE, CARD)})
         except StorageError as error:
             problems.append(error)
     return found, problems

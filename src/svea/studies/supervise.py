@@ -29,7 +29,7 @@ from svea.config.names import own_modules
 from svea.config.presets import as_command
 from svea.core import files, importing, process
 from svea.core.errors import Stopped, StorageError, SveaError, UserError
-from svea.core.outcome import exit_code, one_line_warning
+from svea.core.process import exit_code, one_line_warning
 from svea.core.terminal import note
 from svea.studies.folder import (
     APPEND,
