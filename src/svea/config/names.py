@@ -18,8 +18,7 @@ AUGMENTATION_NAMES = {
 }  # fmt: skip
 """What `--augment` takes; `svea.augment.register` adds to it."""
 
-WITH_PICTURES = {"overlay", "overlay_drift"}
-"""Those that mix pictures in."""
+WITH_PICTURES = {"overlay", "overlay_drift"}  # those that mix pictures in
 
 DRIFT = 6
 """Pixels per frame that the picture of `overlay_drift` moves at most, on each axis (SimGRL)."""

@@ -260,10 +260,7 @@ FIRST = ("base", "encoder", "preset", "augment")
 def run_name(config: Config) -> str:
     """The default name of a run's folder: the task, the method, and what is not at its default.
 
-    >>> from svea.config import configure
-    >>> options = {"recipe.K": 2, "envs": 4, "rendering": "fast"}
-    >>> run_name(configure("walker_walk", preset="quick", **options))
-    'walker_walk-svea-quick-envs4-K2-fast-0'
+    An example: `walker_walk-svea-quick-envs4-K2-fast-0`.
     """
     method = find_method(config.method)
     usual = {"base": "sac", "encoder": method.encoder, "preset": "paper", "augment": method.augment}

@@ -120,8 +120,5 @@ class Bounds:
             raise UserError(f"{name} is {value}; allowed: {low} to {self.most}")
 
 
-between = at_least = Bounds
-"""As a field's type reads: both ends are allowed, this much or more."""
-
-above = functools.partial(Bounds, excluded=True)
-"""More than this."""
+between = at_least = Bounds  # as a field's type reads: both ends are allowed, this much or more
+above = functools.partial(Bounds, excluded=True)  # more than this

@@ -34,6 +34,7 @@ from svea.core.terminal import warn
 
 BLOCK = 2**22  # bytes in one system call
 LINE_BYTES = 2**24  # a longer line of a log is damage
+TAIL_BYTES = 2**18  # in which the last line of ours begins
 LOCK_POLL_SECONDS = 0.05
 LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes that Linux allows
 PARTIAL = ".partial"
@@ -186,7 +187,8 @@ def append_lines(path: Path, lines: bytes) -> int:
             with contextlib.suppress(OSError):  # some network disks have no locks
                 lock(opened, float("inf"))
             end = os.lseek(opened, 0, os.SEEK_END)
-            if tail := _last_line(opened, end):
+            last = os.pread(opened, TAIL_BYTES, max(0, end - TAIL_BYTES))
+            if tail := last.rpartition(b"\n")[2]:
                 end, lines = (end, b"\n" + lines) if parse_line(tail) else (end - len(tail), lines)
                 os.ftruncate(opened, end)
             append(opened, lines)
@@ -325,16 +327,6 @@ def _is_alive(process: str) -> bool:
     return True
 
 
-def _last_line(descriptor: int, end: int) -> bytes:
-    """What comes after the last end of a line; at most `LINE_BYTES` are looked at."""
-    tail = b""
-    while end and len(tail) < LINE_BYTES and b"\n" not in tail:
-        size = min(end, 2**16)
-        end -= size
-        tail = os.pread(descriptor, size, end) + tail
-    return tail.rpartition(b"\n")[2]
-
-
 def _write_all(descriptor: int, data: Bytes) -> int:
     """Write all of the data; the system may take it in parts."""
     view, done = memoryview(data), 0
@@ -395,8 +387,6 @@ def read_lines(path: Path, limit: int) -> Iterator[bytes]:
 
 def verify(path: Path, wanted: dict[str, Any], limit: int) -> None:
     """A ValueError unless a file is byte for byte what `write` described."""
-    if not path.exists():
-        raise ValueError(f"{path.name} is missing")
     if file_sha256(path, limit) != wanted["sha256"]:
         raise ValueError(f"{path.name} has changed since it was written")
 

@@ -129,16 +129,11 @@ class Steps:
 
 
 def waiting(doing: str, shown: Console | None = None) -> contextlib.AbstractContextManager[object]:
-    """A region in which a terminal shows what takes a while; default: on stderr."""
+    """A region in which a terminal shows what takes a while, as importing torch; on stderr."""
     from rich.text import Text
 
     shown = shown or console(stderr=True)
     return shown.status(Text(doing)) if can_redraw(shown) else contextlib.nullcontext()
-
-
-def starting() -> contextlib.AbstractContextManager[object]:
-    """Show that something happens while torch is imported, which takes seconds."""
-    return waiting("starting")
 
 
 @contextlib.contextmanager

@@ -1,11 +1,7 @@
 """Checkpoints: atomic, hashed, without pickle; and the replay in segments that are written once.
 
-A run folder holds
-
-    checkpoints/000010000/   agent.safetensors, state.json, manifest.json
-    replay/                  one immutable file of new frames and transitions per save
-
-A checkpoint is written under another name, synced and renamed, so that it is whole or absent. Its
+Each save adds one file of new frames and transitions to replay/, which is never changed. A
+checkpoint is written under another name, synced and renamed, so that it is whole or absent. Its
 manifest names every file it needs, replay segments included, with size and SHA-256; a damaged
 checkpoint is skipped for the one before it, with a warning. Two generations are kept. A second
 checkpoint of one decision (a run that was resumed and made no progress) is named 000010000.1: there

@@ -35,13 +35,11 @@ EXPORTS = "exports"
 ANALYSIS = "analysis"
 MEDIA = "media"
 
-RUN_FILES = (CONFIG, METRICS, EVALUATIONS)
-"""A folder with none of these is not a run."""
+RUN_FILES = (CONFIG, METRICS, EVALUATIONS)  # a folder with none of these is not a run
 
 ACTOR, CRITIC = "actor.safetensors", "critic.safetensors"  # of an export
 
-GENERATIONS = 2
-"""Checkpoints that are kept; while one is written there is another."""
+GENERATIONS = 2  # checkpoints that are kept; while one is written there is another
 AGENT, STATE, MANIFEST = "agent.safetensors", "state.json", "manifest.json"  # of a checkpoint
 
 MIB, GIB = 2**20, 2**30
@@ -133,11 +131,7 @@ def export_folder(run: Path, decision: int) -> Path:
 
 
 def checkpoint_order(path: Path) -> tuple[int, ...]:
-    """Decision and repetition of a checkpoint; empty for a folder of another name.
-
-    >>> checkpoint_order(Path("000500000")), checkpoint_order(Path("000500000.2"))
-    ((500000, 0), (500000, 2))
-    """
+    """Decision and repetition of a checkpoint, as 000500000.2; empty for another name."""
     decision, dot, repetition = path.name.partition(".")
     if not decision.isdecimal() or (dot and not repetition.isdecimal()):
         return ()
@@ -165,9 +159,9 @@ def next_checkpoint(run: Path, decision: int) -> Path:
 
 def replay_bytes(config: Config, actions: int = ACTIONS) -> int:
     """Bytes of a run's replay, in memory and on disk."""
-    return options.replay_bytes(
-        config.replay_capacity, config.rendered_size, actions, config.envs, config.episode_length
-    )
+    slots = options.frame_slots(config.replay_capacity, config.envs, config.episode_length)
+    transition = options.WINDOW * 8 + actions * 4 + 3 * 4 + 8
+    return slots * 3 * config.rendered_size**2 + config.replay_capacity * transition
 
 
 def agent_bytes(config: Config) -> int:

@@ -66,12 +66,10 @@ def shapes(path: Path, limit: int) -> dict[str, list[int]]:
         return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
 
 
-SCALE = ":scale"
-"""End of the name of a matrix's scales; no parameter has a colon in its name."""
+SCALE = ":scale"  # end of the name of a matrix's scales; no parameter has a colon in its name
 LARGEST = 127
 BLOCK = 64
-LARGE = 2**18
-"""Weights from which a matrix is stored in 8 bits."""
+LARGE = 2**18  # weights from which a matrix is stored in 8 bits
 
 
 def shrink(state: dict[str, Tensor]) -> dict[str, Tensor]:
