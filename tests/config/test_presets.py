@@ -1,13 +1,25 @@
-"""What a preset, an encoder, a method and a task decide, which of them wins, and a run's name."""
+"""What a preset, an encoder, a method and a task decide; a configuration as dictionary and name."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from svea.config import ENCODERS, PRESETS, configure, from_dict, to_dict
+from svea.config import (
+    ENCODERS,
+    PRESETS,
+    Config,
+    configure,
+    differences,
+    from_dict,
+    to_dict,
+)
 from svea.config.presets import LONGEST, bounded, run_name
+from svea.core.errors import UserError
 from svea.methods import METHODS
 
 
@@ -110,9 +122,9 @@ def test_pad_splits_convolutions_and_shares_a_vit_whole() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_method_goes_with_every_encoder_and_base(preset, encoder, base):
     for method in METHODS:
-        settings: dict[str, Any] = {"preset": preset, "encoder": encoder, "base": base}
-        settings |= {"action_bins": 3} if base == "dqn" else {}
-        config = configure("walker_walk", method=method, **settings)
+        options: dict[str, Any] = {"preset": preset, "encoder": encoder, "base": base}
+        options |= {"action_bins": 3} if base == "dqn" else {}
+        config = configure("walker_walk", method=method, **options)
         assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
 
 
@@ -170,3 +182,67 @@ def test_long_names_are_cut_and_stay_apart() -> None:
     assert len(names) == 2 and all(len(name) <= LONGEST for name in names)
     assert all(n.startswith("walker_walk-svea-warmup999-") and n.endswith("-7") for n in names)
     assert len(bounded("ü" * 500, "s0", 200).encode()) <= 200
+
+
+FIELDS = {
+    field.name: getattr(Config("walker_walk"), field.name) for field in dataclasses.fields(Config)
+}
+GROUPS = {
+    name: value for name, value in to_dict(Config("walker_walk")).items() if isinstance(value, dict)
+}
+
+
+def test_a_configuration_without_a_task() -> None:
+    with pytest.raises(UserError, match="config lacks task"):
+        from_dict({})
+
+
+JUNK = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8),
+    st.binary(max_size=3), st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+    st.sampled_from([10**400, -(10**400), 2**63, "conv|", "+", "a:b", ":", "none", "1h", "٣s"]),
+)  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(st.sampled_from([*FIELDS, "nonsense"]), JUNK)
+def test_junk_values_are_refused_or_taken_never_more(name: str, value: Any) -> None:
+    for make in (from_dict, lambda values: configure(**values)):
+        try:
+            config = make({"task": "walker_walk"} | {name: value})
+        except UserError:
+            continue
+        assert isinstance(config, Config)
+        json.dumps(to_dict(config), allow_nan=False)  # what was accepted can be written down
+
+
+@settings(max_examples=200)
+@given(st.sampled_from([(g, name) for g, values in GROUPS.items() for name in values]), JUNK)
+def test_junk_in_nested_values(path: tuple[str, str], value: Any) -> None:
+    group, name = path
+    try:
+        config = from_dict({"task": "walker_walk", group: {name: value}})
+    except UserError:
+        return
+    assert to_dict(config)[group][name] == value
+    json.dumps(to_dict(config), allow_nan=False)
+
+
+def test_differences_name_what_matters_and_nothing_else() -> None:
+    old = to_dict(configure("walker_walk"))
+    same = configure(
+        "walker_walk", decisions=7, out="x", device="cpu", time_limit="1h", save_every=3,
+        eval_every=3, eval_episodes=1, log_every=2,
+    )  # fmt: skip
+    assert differences(old, to_dict(same)) == []
+    new = to_dict(configure("walker_walk", seed=2, network={"hidden": 8}))
+    assert differences(old, new) == ["network.hidden: 1024 there, 8 here", "seed: 0 there, 2 here"]
+    assert differences({}, {"extra": 1}) == ["extra: None there, 1 here"]
+
+
+def test_a_dictionary_that_holds_itself_is_refused() -> None:
+    endless: dict[str, Any] = {}
+    endless["learning_rate"] = endless
+    with pytest.raises(UserError, match=r"sac\.learning_rate\..* is nested too deeply"):
+        configure("walker_walk", sac=endless)

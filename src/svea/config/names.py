@@ -20,8 +20,7 @@ AUGMENTATION_NAMES = {
 
 WITH_PICTURES = {"overlay", "overlay_drift"}  # those that mix pictures in
 
-DRIFT = 6
-"""Pixels per frame that the picture of `overlay_drift` moves at most, on each axis (SimGRL)."""
+DRIFT = 6  # pixels per frame that `overlay_drift` moves a picture at most, on each axis (SimGRL)
 
 NUMBERS = {"overlay_drift": ("drift", between(0, 64))}
 """What a whole number after a name and a colon sets: `overlay_drift:12`."""

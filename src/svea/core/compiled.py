@@ -32,10 +32,7 @@ class BuildError(UserError):
 
 
 def load_c(parts: Sequence[Path], options: Sequence[str], symbol: str) -> ctypes.CDLL:
-    """A library of C, compiled unless an earlier process did it.
-
-    The parts are the source and what it includes; the symbol is a function that it must have.
-    """
+    """A library of C from a source and what it includes; the symbol is a function it must have."""
     if sys.platform != "linux":
         raise BuildError("they are made for Linux")
     try:
@@ -114,10 +111,7 @@ def path_for(made_from: Iterable[str], suffix: str) -> Path:
 
 
 def read(file: Path) -> bytes:
-    """Code that ends with its own hash and that only this user could write; else nothing.
-
-    Damaged code would crash Python.
-    """
+    """This user's code, if it ends with its own hash; damaged code would crash Python."""
     with contextlib.suppress(OSError, StorageError), files.open_plain(file, LARGEST) as opened:
         about, content = os.fstat(opened.fileno()), opened.read(LARGEST)
         ours = about.st_uid == os.getuid() and not about.st_mode & OTHERS_WRITE

@@ -122,7 +122,11 @@ def sweep(folder: Path) -> None:
 def sweep_one(path: Path) -> None:
     """Remove what killed processes left of one file or folder; a live one may be at work on it."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
-        if not _is_alive(left.name.removesuffix(PARTIAL).rpartition(".")[2]):
+        try:
+            os.kill(int(left.name.removesuffix(PARTIAL).rpartition(".")[2]), 0)
+        except PermissionError:
+            continue  # it is another user's
+        except (ProcessLookupError, ValueError, OverflowError):
             remove(left)
 
 
@@ -314,17 +318,6 @@ def file_sha256(path: Path, limit: int) -> str:
 def seal(content: dict[str, Any]) -> str:
     """SHA-256 of a JSON object, to be kept in the object itself: no other file has its hash."""
     return sha256(json.dumps(content, sort_keys=True))
-
-
-def _is_alive(process: str) -> bool:
-    """Whether a process of this number runs on this machine."""
-    try:
-        os.kill(int(process), 0)
-    except (ProcessLookupError, ValueError, OverflowError):
-        return False
-    except OSError:  # it is another user's
-        return True
-    return True
 
 
 def _write_all(descriptor: int, data: Bytes) -> int:

@@ -150,12 +150,11 @@ def run(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[s
     ) as program:  # fmt: skip
         try:
             printed, complaints = program.communicate(timeout=seconds)
-        except BaseException as error:
-            with contextlib.suppress(OSError):
-                os.killpg(program.pid, signal.SIGKILL)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
+        except subprocess.TimeoutExpired:
             return None
+        finally:
+            if program.returncode is None:
+                os.killpg(program.pid, signal.SIGKILL)
     return subprocess.CompletedProcess(command, program.returncode, printed, complaints)
 
 

@@ -69,10 +69,7 @@ def warn(text: str) -> None:
 
 
 class Steps:
-    """How far something is: a bar on a terminal, a line every few seconds elsewhere.
-
-    On stderr, so that results can be piped.
-    """
+    """How far something is, on stderr: a bar on a terminal, a line every few seconds elsewhere."""
 
     def __init__(self, unit: str, total: int | None = None) -> None:
         """Count steps of a unit, e.g. episodes; None: of an unknown number."""

@@ -37,8 +37,7 @@ class Checkpoint:
     agent: dict[str, Tensor]
     state: dict[str, Any]
     segments: list[dict[str, Any]]
-    name: str
-    """Of its folder."""
+    name: str  # of its folder
 
 
 def save(
@@ -83,10 +82,7 @@ def save(
 
 
 def load(run: Path, replay: bool = True) -> Checkpoint | None:
-    """The newest whole checkpoint of a run, or None where there is none at all.
-
-    To evaluate, its replay need not be whole.
-    """
+    """The newest checkpoint that is whole, with its replay if that is needed; None without any."""
     problems = []
     for path in reversed(layout.checkpoints(run)):
         try:
@@ -114,16 +110,12 @@ def remove_newer(run: Path, checkpoint: Checkpoint) -> None:
 
 def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:
     """Fill a replay buffer from a checkpoint's segments."""
-    try:
+    what = f"the replay in {run / layout.REPLAY} does not fit its checkpoint"
+    with tensors.whole(what, "Restore the run from a copy, or start again with another --out"):
         for segment in checkpoint.segments:
             content = tensors.read(segment_path(run, segment), layout.SEGMENT_BYTES)
             replay_segments.extend(replay, content)
         replay_segments.restore_counters(replay, checkpoint.state["replay"])
-    except tensors.DAMAGE as error:
-        raise StorageError(
-            f"the replay in {run / layout.REPLAY} does not fit its checkpoint: {error}. Restore "
-            "the run from a copy, or start again with another --out"
-        ) from error
 
 
 def _cursor(segments: list[dict[str, Any]]) -> tuple[int, int]:

@@ -8,6 +8,7 @@ matrix moved them by 0.01. Small layers hold few of the weights, and rounding th
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,15 @@ DAMAGE = (
     StorageError,  # not a plain file, or too large
 )
 """What reading a damaged or hostile file may raise."""
+
+
+@contextlib.contextmanager
+def whole(what: str, cure: str) -> Iterator[None]:
+    """A region that reads stored tensors: what is wrong with them is a StorageError."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise StorageError(f"{what}: {error or type(error).__name__}. {cure}") from error
 
 
 def blocks(tensors: dict[str, Tensor]) -> Iterator[memoryview | bytes]:

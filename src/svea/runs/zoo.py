@@ -100,14 +100,6 @@ def working_copy(run: str | Path) -> Path:
     return copy
 
 
-def did_you_mean(run: str | Path) -> str:
-    """A question to add where a folder is missing whose name an agent has; else nothing."""
-    name, known = Path(run).name.lower().removeprefix(PREFIX), list[str]()
-    with contextlib.suppress(UserError):  # no zoo here
-        known = names()
-    return next((f". Did you mean {PREFIX}{n}?" for n in known if n.lower() == name), "")
-
-
 def cards() -> tuple[list[dict[str, Any]], list[StorageError]]:
     """What is known about each agent, from its card; and which cards cannot be used."""
     found, problems = [], []
