@@ -49,14 +49,11 @@ Bytes = bytes | memoryview
 def write(path: Path, blocks: Iterable[Bytes]) -> dict[str, Any]:
     """Write a file and sync it; its `size` and `sha256`, computed on the way."""
     digest, size = hashlib.sha256(), 0
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    try:
+    with closing(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)) as opened:
         for block in blocks:
             digest.update(block)
-            size += _write_all(descriptor, block)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            size += _write_all(opened, block)
+        os.fsync(opened)
     return {"size": size, "sha256": digest.hexdigest()}
 
 
@@ -150,22 +147,24 @@ def remove(path: Path) -> None:
 
 def sync(path: Path) -> None:
     """Force a file, or a folder's entries, onto the disk."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
+    with closing(os.open(path, os.O_RDONLY)) as opened:
         os.fsync(opened)
+
+
+@contextlib.contextmanager
+def closing(opened: int) -> Iterator[int]:
+    """A region after which a descriptor is closed."""
+    try:
+        yield opened
     finally:
         os.close(opened)
 
 
 def cut(path: Path, size: int) -> int:
     """Cut a file of lines off at a size, not padding it; make it if need be. Its size then."""
-    with writing(path):
-        opened = descriptor(path, os.O_WRONLY | os.O_CREAT)
-        try:
-            size = min(size, os.lseek(opened, 0, os.SEEK_END))
-            os.ftruncate(opened, size)
-        finally:
-            os.close(opened)
+    with writing(path), closing(descriptor(path, os.O_WRONLY | os.O_CREAT)) as opened:
+        size = min(size, os.lseek(opened, 0, os.SEEK_END))
+        os.ftruncate(opened, size)
     return size
 
 
@@ -185,19 +184,16 @@ def append_lines(path: Path, lines: bytes) -> int:
 
     Processes take turns; a last line that only lacks its end is kept. Returns the file's size.
     """
-    with writing(path, len(lines)):
-        opened = descriptor(path, os.O_RDWR | os.O_CREAT)
-        try:
-            with contextlib.suppress(OSError):  # some network disks have no locks
-                lock(opened, float("inf"))
-            end = os.lseek(opened, 0, os.SEEK_END)
-            last = os.pread(opened, TAIL_BYTES, max(0, end - TAIL_BYTES))
-            if tail := last.rpartition(b"\n")[2]:
-                end, lines = (end, b"\n" + lines) if parse_line(tail) else (end - len(tail), lines)
-                os.ftruncate(opened, end)
-            append(opened, lines)
-        finally:
-            os.close(opened)
+    flags = os.O_RDWR | os.O_CREAT
+    with writing(path, len(lines)), closing(descriptor(path, flags)) as opened:
+        with contextlib.suppress(OSError):  # some network disks have no locks
+            lock(opened, float("inf"))
+        end = os.lseek(opened, 0, os.SEEK_END)
+        last = os.pread(opened, TAIL_BYTES, max(0, end - TAIL_BYTES))
+        if tail := last.rpartition(b"\n")[2]:
+            end, lines = (end, b"\n" + lines) if parse_line(tail) else (end - len(tail), lines)
+            os.ftruncate(opened, end)
+        append(opened, lines)
     return end + len(lines)
 
 
@@ -231,16 +227,13 @@ def is_locked(path: Path) -> bool:
 @contextlib.contextmanager
 def locked(folder: Path, busy: Exception, seconds: float = 0.0) -> Iterator[None]:
     """A region for one process at a time; `busy` is raised if another one does not leave it."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
+    with closing(os.open(folder, os.O_RDONLY)) as opened:
         try:
             if not lock(opened, seconds):
                 raise busy
         except OSError as error:
             warn(f"{folder} cannot be locked: {error.strerror}")
         yield
-    finally:
-        os.close(opened)
 
 
 @contextlib.contextmanager
@@ -448,9 +441,9 @@ def check_path(path: str | Path, name: str = "path") -> None:
         )
 
 
-def output_file(path: Path, name: str = "out") -> Path:
+def output_file(path: Path) -> Path:
     """The path of a file to be written, or replaced; refused where that cannot work."""
-    return output_folder(path, name, (stat.S_IFREG, stat.S_IFDIR), "a plain file")
+    return output_folder(path, "out", (stat.S_IFREG, stat.S_IFDIR), "a plain file")
 
 
 def output_folder(

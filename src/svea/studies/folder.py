@@ -371,11 +371,8 @@ def _is_number(value: Any) -> TypeGuard[float]:
 def write_entry(study: Path, run: PlannedRun, **entry: Any) -> None:
     """Append one line to a run's journal."""
     line = json.dumps({"time": round(time.time(), 3), **entry})
-    journal = files.descriptor(journal_path(study, run), APPEND)
-    try:
+    with files.closing(files.descriptor(journal_path(study, run), APPEND)) as journal:
         files.append(journal, f"{line}\n".encode())
-    finally:
-        os.close(journal)
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:

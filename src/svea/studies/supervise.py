@@ -194,11 +194,9 @@ def _locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
     path = journal_path(study, run)
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        journal = files.descriptor(path, APPEND)
-    try:
+        opened = files.descriptor(path, APPEND)
+    with files.closing(opened) as journal:
         yield journal if files.lock(journal, LOCK_SECONDS) else None
-    finally:
-        os.close(journal)
 
 
 # Processes ----------------------------------------------------------------------------------------
