@@ -16,7 +16,7 @@ ALLOWED = {
     "core/files.py": "the reader itself",
     "core/compiled.py": "sources of this package, and its own cache",
     "core/machine.py": "/proc and /sys",
-    "core/outcome.py": "/dev/null",
+    "core/process.py": "/dev/null",
     "cli/doctor.py": "/proc",
     "kernels": "sources of this package, and its own cache",
     "envs/looks/colors.py": "a table of this package",

@@ -18,7 +18,7 @@ from svea.cli import analyze
 from svea.cli.train import train_flags
 from svea.config import configure
 from svea.core.errors import UserError
-from svea.core.outcome import exhausted, one_line_warning
+from svea.core.process import exhausted, one_line_warning
 from svea.methods import METHODS
 from svea.training import train
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay_oracle import SIZE, Oracle, assert_rows_are_history, contents, histories, history, play
 
-from svea.config.options import frame_slots, replay_bytes
 from svea.core.errors import UserError
 from svea.replay import Replay
 
@@ -124,18 +123,6 @@ def test_sampling_is_uniform_over_the_valid_transitions() -> None:
     assert len(seen) == valid == 20
     chi_square = float(((seen - draws / valid) ** 2 / (draws / valid)).sum())
     assert chi_square < 43.8, "more than the 0.999 quantile with 19 degrees of freedom"
-
-
-@pytest.mark.parametrize(
-    ("capacity", "environments", "length"), [(1, 1, 1), (50, 3, 7), (10, 2, 99)]
-)
-def test_announced_bytes_are_the_allocated_ones(capacity, environments, length):
-    replay = Replay(capacity, 8, 3, environments, length)
-    tensors = [replay.frames, replay.windows, replay.actions]
-    tensors += [replay.rewards, replay.terminated, replay.last]
-    allocated = sum(t.numel() * t.element_size() for t in tensors) + replay.first_frames.nbytes
-    assert replay_bytes(capacity, 8, 3, environments, length) == allocated
-    assert len(replay.frames) == frame_slots(capacity, environments, length)
 
 
 def test_mistakes_are_refused() -> None:

@@ -10,7 +10,7 @@ import warnings
 from svea import __version__
 from svea.core import importing
 from svea.core.errors import unknown_name
-from svea.core.outcome import exit_code, one_line_warning
+from svea.core.process import exit_code, one_line_warning
 from svea.core.terminal import filter_streams
 
 VERBS = {

@@ -8,7 +8,7 @@ from typing import Any
 from svea.cli.arguments import DataDir, Device, Modes, Out, Run, Runs, Task, Trust
 from svea.cli.printing import collected, print_problems, print_results
 from svea.core import files
-from svea.core.terminal import Steps, starting
+from svea.core.terminal import Steps, waiting
 from svea.results import analyses
 from svea.runs import layout, zoo
 
@@ -101,7 +101,7 @@ def saliency(
     """
     from svea.core.given import name_task
 
-    with starting():
+    with waiting("starting"):
         from svea.evaluation.saliency import saliency as draw
     run = zoo.working_copy(run)
     picture = files.output_file(out or run / layout.ANALYSIS / "saliency.png")
@@ -144,7 +144,7 @@ def tid(
 
 def _show(analyse: Callable[..., analyses.Analysed], *what: Any, **options: Any) -> int:
     """Analyse, with a bar, and print the table."""
-    with starting():
+    with waiting("starting"):
         import svea.evaluation.analysis  # noqa: F401  (seconds, so that something is shown)
     with Steps("runs") as steps:
         table, problems = analyse(*what, steps=steps, **options)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from svea.cli.arguments import DataDir, Device, Json
 from svea.cli.printing import print_json, print_table, say
-from svea.core.terminal import Steps, note, starting
+from svea.core.terminal import Steps, note, waiting
 
 
 def augment(
@@ -27,7 +27,7 @@ def augment(
         repeats: how often each is run.
         bfloat16: in bfloat16 instead of float32.
     """
-    with starting():
+    with waiting("starting"):
         from svea.bench.augment import time_augmentations
         from svea.speed import choose_device
 
@@ -60,7 +60,7 @@ def env(
         size: height and width in pixels.
         rendering: full or fast.
     """
-    with starting():
+    with waiting("starting"):
         from svea.bench.decisions import time_environments
 
     with Steps("environments") as steps:
@@ -102,7 +102,7 @@ def update(
     """
     from svea.methods import METHODS
 
-    with starting():
+    with waiting("starting"):
         from svea.bench.update import time_updates
         from svea.speed import choose_device
     chosen = tuple(METHODS) if "all" in methods else methods
@@ -143,7 +143,7 @@ def train(
         seconds: how long, after everything has warmed up.
         speed: auto, eager, compiled or captured.
     """
-    with starting():
+    with waiting("starting"):
         from svea.bench.decisions import time_training
         from svea.studies import parse_seeds
 

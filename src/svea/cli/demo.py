@@ -13,7 +13,7 @@ from typing import Any
 from svea.cli import doctor
 from svea.cli.arguments import Out
 from svea.core.errors import StorageError, SveaError, UserError
-from svea.core.terminal import Steps, starting
+from svea.core.terminal import Steps, waiting
 
 TASK = "walker_stand"
 SETTINGS: dict[str, Any] = {"preset": "quick", "time_limit": "8m"}
@@ -52,7 +52,7 @@ def demo(
     if no_train and (skip_zoo or finding):
         other = "--skip-zoo" if skip_zoo else "--finding"
         raise UserError(f"{other} and --no-train leave nothing to do; give one of them")
-    with starting():
+    with waiting("starting"):
         doctor.measure_gl()  # agents see pictures and nothing else
     if finding:
         return show_finding(out or Path("runs/finding"), seed)

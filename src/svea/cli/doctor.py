@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from svea.core import errors, machine, process
 from svea.core.errors import DISTRIBUTION, SveaError, UserError, install_hint
-from svea.core.outcome import exhausted
+from svea.core.process import exhausted
 from svea.core.terminal import note
 from svea.core.words import one_line, plural
 from svea.data.clips import data_folder

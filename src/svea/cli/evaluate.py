@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from svea.cli.arguments import DataDir, Device, Json, Modes, Out, Positional, Runs, Task, Trust
 from svea.cli.printing import print_json, print_results
 from svea.core.process import second_ends_at_once
-from svea.core.terminal import Steps, note, starting
+from svea.core.terminal import Steps, note, waiting
 from svea.core.words import listed, plural
 from svea.results.compare import compare
 from svea.results.groups import caveat_notes, group_runs
@@ -65,7 +65,7 @@ def evaluate(
     from svea.evaluation.episodes import parse_episodes
 
     count = parse_episodes(episodes)
-    with starting():
+    with waiting("starting"):
         from svea.evaluation.requests import POLICIES, Request, Scoring
 
     policies = POLICIES if random_policy else POLICIES[:1]

@@ -12,7 +12,7 @@ from svea.cli.arguments import DataDir, Device, Modes, Out, Positional, Run, Tas
 from svea.cli.printing import collected, print_problems
 from svea.core.errors import UserError, install_hint
 from svea.core.files import output_file
-from svea.core.terminal import Steps, starting
+from svea.core.terminal import Steps, waiting
 
 
 def watch(
@@ -46,7 +46,7 @@ def watch(
     from svea.core.given import name_task
     from svea.runs import zoo
 
-    with starting():
+    with waiting("starting"):
         from svea.evaluation.film import watch as film
     run = zoo.working_copy(run)
     video = output_file(out or run / "watch.mp4")

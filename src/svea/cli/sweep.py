@@ -32,7 +32,6 @@ from svea.config.run import flat
 from svea.core.errors import UserError, unknown_name
 from svea.core.files import output_folder
 from svea.core.importing import require_trust
-from svea.core.machine import activation
 from svea.core.process import interrupt, on_signals
 from svea.core.terminal import console, note, redrawn, warn
 from svea.core.words import duration, listed, plural
@@ -328,7 +327,7 @@ def _print_end(study: Study, states: Sequence[RunState], limit: float) -> int:
     if any(state.progress.trained for state in states):
         folder = shlex.quote(str(study.folder))
         evaluate = "" if any(state.run.modes for state in states) else f"`svea eval {folder}`, "
-        print(f"next: {activation()}{evaluate}`svea report {folder}`")
+        print(f"next: {evaluate}`svea report {folder}`")
     if is_cancelled(study.folder):
         print("cancelled; the same command continues")
         return 128 + signal.SIGINT

@@ -13,14 +13,14 @@ from svea.config import Config, check, resolve
 from svea.core.errors import UserError
 from svea.core.files import output_folder
 from svea.core.given import name_task
-from svea.core.terminal import starting, unfiltered
+from svea.core.terminal import unfiltered, waiting
 from svea.studies import parse_seeds
 
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
     config, seeds = train_flags(arguments)
-    with starting():
+    with waiting("starting"):
         from svea.training import train, train_together  # after the flags: help needs no torch
 
     if len(seeds) < 2:

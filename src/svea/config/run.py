@@ -288,11 +288,7 @@ class Config:
 
 
 def fields_with(*roles: Role) -> frozenset[str]:
-    """Names of the fields that have one of these roles.
-
-    >>> sorted(fields_with(Role.SEED, Role.LENGTH))
-    ['decisions', 'seed']
-    """
+    """Names of the fields that have one of these roles."""
     return frozenset(
         option.path.partition(".")[0] for option in fields(Config("")) if option.role in roles
     )

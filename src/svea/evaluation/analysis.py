@@ -34,7 +34,7 @@ from svea.augment.images import ImageBank
 from svea.config import Config
 from svea.config.names import split_number
 from svea.core import files, machine
-from svea.core.errors import StorageError, UserError, between, unknown_name
+from svea.core.errors import UserError, between, unknown_name
 from svea.core.importing import is_import_path
 from svea.envs import is_foreign
 from svea.evaluation.film import Recording, record, record_each, stacked
@@ -61,12 +61,8 @@ def open_replay(run: Path, seed: int = 0) -> Replay:
     stored, what = sum(one["size"] for one in saved.segments), f"the replay buffer of {run}"
     machine.require(stored, machine.available_bytes(), what, "Use a machine with more memory")
     first = checkpoint.segment_path(run, saved.segments[0])
-    try:
+    with tensors.whole(f"{first} cannot be read", "Restore the run from a copy"):
         actions = tensors.shapes(first, layout.SEGMENT_BYTES)["actions"][1]
-    except tensors.DAMAGE as error:
-        raise StorageError(
-            f"{first} cannot be read: {error}. Restore the run from a copy"
-        ) from error
     replay = make_replay(config, actions, seed=seed)
     checkpoint.restore_replay(run, saved, replay)
     return replay

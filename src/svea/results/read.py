@@ -329,8 +329,10 @@ def read_run(folder: Path) -> Run:
     folder = Path(folder)
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "not there"
-        hint = zoo.did_you_mean(folder) or "."
-        raise UserError(f"no run at {str(folder)!r}: it is {what}. Give the folder of a run{hint}")
+        raise UserError(
+            f"no run at {str(folder)!r}: it is {what}. Give the folder of a run, or zoo:NAME "
+            "(`svea zoo` lists them)."
+        )
     if not is_run(folder):
         raise UserError(
             f"no run at {str(folder)!r}: none of {', '.join(RUN_FILES)} is in it or beneath it. "

@@ -1,11 +1,7 @@
 """Checkpoints: atomic, hashed, without pickle; and the replay in segments that are written once.
 
-A run folder holds
-
-    checkpoints/000010000/   agent.safetensors, state.json, manifest.json
-    replay/                  one immutable file of new frames and transitions per save
-
-A checkpoint is written under another name, synced and renamed, so that it is whole or absent. Its
+Each save adds one file of new frames and transitions to replay/, which is never changed. A
+checkpoint is written under another name, synced and renamed, so that it is whole or absent. Its
 manifest names every file it needs, replay segments included, with size and SHA-256; a damaged
 checkpoint is skipped for the one before it, with a warning. Two generations are kept. A second
 checkpoint of one decision (a run that was resumed and made no progress) is named 000010000.1: there
@@ -27,7 +23,7 @@ from svea.core.errors import StorageError
 from svea.core.terminal import warn
 from svea.replay import Replay
 from svea.replay import segments as replay_segments
-from svea.runs import layout, schema, tensors
+from svea.runs import layout, tensors
 
 FORMAT = 1
 _LIMITS = {layout.AGENT: layout.WEIGHTS_BYTES, layout.STATE: layout.STATE_BYTES}
@@ -41,8 +37,7 @@ class Checkpoint:
     agent: dict[str, Tensor]
     state: dict[str, Any]
     segments: list[dict[str, Any]]
-    name: str
-    """Of its folder."""
+    name: str  # of its folder
 
 
 def save(
@@ -87,10 +82,7 @@ def save(
 
 
 def load(run: Path, replay: bool = True) -> Checkpoint | None:
-    """The newest whole checkpoint of a run, or None where there is none at all.
-
-    To evaluate, its replay need not be whole.
-    """
+    """The newest checkpoint that is whole, with its replay if that is needed; None without any."""
     problems = []
     for path in reversed(layout.checkpoints(run)):
         try:
@@ -118,16 +110,12 @@ def remove_newer(run: Path, checkpoint: Checkpoint) -> None:
 
 def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:
     """Fill a replay buffer from a checkpoint's segments."""
-    try:
+    what = f"the replay in {run / layout.REPLAY} does not fit its checkpoint"
+    with tensors.whole(what, "Restore the run from a copy, or start again with another --out"):
         for segment in checkpoint.segments:
             content = tensors.read(segment_path(run, segment), layout.SEGMENT_BYTES)
             replay_segments.extend(replay, content)
         replay_segments.restore_counters(replay, checkpoint.state["replay"])
-    except tensors.DAMAGE as error:
-        raise StorageError(
-            f"the replay in {run / layout.REPLAY} does not fit its checkpoint: {error}. Restore "
-            "the run from a copy, or start again with another --out"
-        ) from error
 
 
 def _cursor(segments: list[dict[str, Any]]) -> tuple[int, int]:
@@ -154,7 +142,7 @@ def _read(run: Path, path: Path, replay: bool) -> Checkpoint:
         raise ValueError("manifest.json has changed since it was written")
     if manifest["format"] != FORMAT:
         raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
-    schema.check(manifest, schema.MANIFEST, layout.MANIFEST)
+    layout.check(manifest, layout.MANIFEST_SHAPE, layout.MANIFEST)
     for name, limit in _LIMITS.items():
         files.verify(path / name, manifest["files"][name], limit)
     for segment in manifest["segments"] if replay else []:

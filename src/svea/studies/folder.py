@@ -26,7 +26,7 @@ from svea.core.files import read_json, replace_json
 from svea.core.importing import is_import_path, require_trust
 from svea.core.seeds import episodes_of_all
 from svea.evaluation.episodes import check_episodes, episodes_in
-from svea.runs import layout, schema
+from svea.runs import layout
 from svea.runs.records import is_agent, latest, read_records
 from svea.studies.plan import PlannedRun
 
@@ -148,7 +148,7 @@ def read_study(folder: Path) -> Study:
     if not path.exists():
         raise UserError(f"{folder} is not a study: it has no study.json. `svea sweep` makes one")
     try:
-        content = schema.check(read_json(path, STUDY_BYTES), PLAN, "the plan")
+        content = layout.check(read_json(path, STUDY_BYTES), PLAN, "the plan")
         runs = tuple(map(_planned, content["runs"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
@@ -371,11 +371,8 @@ def _is_number(value: Any) -> TypeGuard[float]:
 def write_entry(study: Path, run: PlannedRun, **entry: Any) -> None:
     """Append one line to a run's journal."""
     line = json.dumps({"time": round(time.time(), 3), **entry})
-    journal = files.descriptor(journal_path(study, run), APPEND)
-    try:
+    with files.closing(files.descriptor(journal_path(study, run), APPEND)) as journal:
         files.append(journal, f"{line}\n".encode())
-    finally:
-        os.close(journal)
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ from svea.config.names import own_modules
 from svea.config.presets import as_command
 from svea.core import files, importing, process
 from svea.core.errors import Stopped, StorageError, SveaError, UserError
-from svea.core.outcome import exit_code, one_line_warning
+from svea.core.process import exit_code, one_line_warning
 from svea.core.terminal import note
 from svea.studies.folder import (
     APPEND,
@@ -194,11 +194,9 @@ def _locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
     path = journal_path(study, run)
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        journal = files.descriptor(path, APPEND)
-    try:
+        opened = files.descriptor(path, APPEND)
+    with files.closing(opened) as journal:
         yield journal if files.lock(journal, LOCK_SECONDS) else None
-    finally:
-        os.close(journal)
 
 
 # Processes ----------------------------------------------------------------------------------------

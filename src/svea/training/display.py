@@ -18,7 +18,6 @@ from rich.text import Text
 from svea.config import Config, Role, fields
 from svea.config.names import own_modules
 from svea.core.given import fingerprint
-from svea.core.machine import activation
 from svea.core.terminal import console, redrawn, waiting
 from svea.core.words import duration, plural
 
@@ -130,10 +129,10 @@ def next_commands(config: Config) -> str:
     run = shlex.quote(str(config.folder))
     if fingerprint(config.task) is not None:
         here = f"`svea.evaluate({str(config.folder)!r}, modes=['train', 'picture_colors'])`"
-        return f"next: in Python {here}; then {activation()}`svea report {run}`"
+        return f"next: in Python {here}; then `svea report {run}`"
     trust = " --trust" if own_modules(vars(config)) else ""
     verbs = (f"eval {run}{trust}", f"report {run}", f"watch {run}{trust}")
-    return f"next: {activation()}" + ", ".join(f"`svea {verb}`" for verb in verbs)
+    return "next: " + ", ".join(f"`svea {verb}`" for verb in verbs)
 
 
 def run_names(configs: Sequence[Config]) -> list[str]:
