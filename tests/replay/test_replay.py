@@ -1,5 +1,6 @@
 """The replay buffer against a slow oracle: a list of whole, stacked transitions."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -154,3 +155,38 @@ def test_sampling_follows_its_seed_alone() -> None:
     two, _ = play(history([[9]], rounds=27, capacity=30), 9)
     torch.manual_seed(2)
     assert torch.equal(first, two.sample(8).actions)
+
+
+@settings(max_examples=150)
+@given(histories(), st.integers(0, 40), st.integers(1, 10), st.integers(1, 4), st.data())
+def test_segments_rebuild_the_buffer(history, larger, episode_length, n_step, data):
+    """A chain of segments, cut anywhere, fills an equal buffer, also a larger one."""
+    segments: list[dict[str, torch.Tensor]] = []
+    start = (0, 0)
+
+    def maybe_cut(replay: Replay, oracle: Oracle) -> None:
+        nonlocal start
+        if data.draw(st.booleans()):
+            segments.append(replay.since(start))
+            start = replay.cursor
+
+    replay, oracle = play(history, episode_length, maybe_cut, n_step=n_step)
+    segments.append(replay.since(start))
+    sizes = history["capacity"] + larger, SIZE, 2, len(history["lengths"]), episode_length
+    again = Replay(*sizes, seed=1, n_step=n_step)
+    for segment in segments:
+        again.extend({name: tensor.clone() for name, tensor in segment.items()})
+    again.restore_counters(json.loads(json.dumps(replay.counters())))
+    assert len(again) == len(replay) and again.cursor == replay.cursor
+    for name, tensor in vars(contents(replay)).items():
+        assert torch.equal(tensor, getattr(contents(again), name)), name
+    assert torch.equal(again.sample(9).actions, replay.sample(9).actions)
+    for environment in range(len(history["lengths"])):
+        assert torch.equal(again.newest_frame(environment), replay.newest_frame(environment))
+    for environment in range(len(history["lengths"])):  # and both continue alike
+        step = oracle.append(environment, False)
+        replay.append(*step)
+        again.append(*step)
+    number = len(oracle.transitions)
+    for each in (again, replay) if n_step == 1 else ():  # the oracle's transitions are single steps
+        assert_rows_are_history(contents(each), oracle, list(range(number - len(each), number)))

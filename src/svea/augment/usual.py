@@ -1,7 +1,5 @@
 """The usual augmentations: random shift or crop (weak); convolution, overlay and drift (strong)."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import torch

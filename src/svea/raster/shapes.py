@@ -10,8 +10,6 @@ else has 0. Two more, for each corner of a quad, are its place on a texture, fro
 up: on a seam there are two such places.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

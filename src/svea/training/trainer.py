@@ -4,8 +4,6 @@
 their own, the learner makes an update for each of these decisions.
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator
