@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from svea.augment import Augment, centre_crop, crop, shift
-
-if TYPE_CHECKING:
-    from svea.config import Config
+from svea.config import Config
 
 
 def unchanged(images: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """What is set up for the whole process."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -43,10 +42,7 @@ def test_float32_on_a_gpu_is_tf32_unless_exact(flags, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["float32", EXACT])
-def test_the_option_reaches_the_process_and_is_recorded(
-    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+def test_the_option_reaches_the_process_and_is_recorded(precision, tmp_path, monkeypatch, capsys):
     asked: list[bool] = []
     monkeypatch.setattr(learner, "prepare", lambda device, exact: asked.append(exact))
     run = train(tiny(tmp_path / "run", precision=precision, decisions=13))

@@ -20,13 +20,13 @@ from svea.augment.registry import (
     Augment,
     Augmentation,
     Draw,
+    Pictures,
     augmentation,
     none,
     register,
     transform,
 )
 from svea.augment.usual import (
-    Pictures,
     centre_crop,
     conv,
     crop,

@@ -8,8 +8,6 @@ mixes episodes, needs no flags, and survives the ring's wrap; it is forgotten wh
 is overwritten, or when ``capacity`` newer ones have come.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +37,7 @@ class Batch:
     discounts: Tensor  # (B,) float32: of the successor's value; 0 where the episode really ended
     next_observations: Tensor  # (B, 9, H, W) uint8
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
         return Batch(**{name: on_device(tensor, device) for name, tensor in self})
 
