@@ -18,12 +18,6 @@ from svea.envs.rendering import Renderer
 SMALL = {"image_size": 32, "rendering": "fast"}
 
 
-@pytest.fixture(autouse=True)
-def without_data(monkeypatch, request):
-    if "data_dir" not in request.fixturenames:
-        monkeypatch.delenv("SVEA_DATA", raising=False)
-
-
 def margin(red, green, blue):
     """How far a colour is inside (above 0) or outside the benchmark's limits, by colorsys."""
     hue, saturation, value = colorsys.rgb_to_hsv(red / 255, green / 255, blue / 255)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from replay_oracle import SIZE, Oracle, assert_rows_are_history, contents, histories, history, play
 
 from svea.config.options import frame_slots, replay_bytes
-from svea.core.errors import UserError
 from svea.replay import Replay
 
 
@@ -139,9 +138,7 @@ def test_announced_bytes_are_the_allocated_ones(capacity, environments, length):
     assert len(replay.frames) == frame_slots(capacity, environments, length)
 
 
-def test_mistakes_are_refused() -> None:
-    with pytest.raises(UserError, match="capacity is 0; allowed: 1 or more"):
-        Replay(0, SIZE, 1)
+def test_a_decision_without_an_episode_is_refused() -> None:
     with pytest.raises(ValueError, match="environment 0 has no episode"):
         Replay(1, SIZE, 1).append(
             0, np.zeros(1, np.float32), 0.0, False, np.zeros((3, SIZE, SIZE), np.uint8)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from svea.config.options import FRAMES, WINDOW, frame_slots
-from svea.core.errors import UserError
 
 Cursor = tuple[int, int]
 """How many frames and transitions had ever been written."""
@@ -73,8 +72,6 @@ class Replay:
         ``n_step`` decisions lie between an observation and its successor in a batch, unless the
         episode or the buffer ends before.
         """
-        if capacity < 1:
-            raise UserError(f"replay capacity is {capacity}; allowed: 1 or more decisions")
         self.capacity = capacity
         self.slots = frame_slots(capacity, environments, episode_length)
         self.device = torch.device(device)
