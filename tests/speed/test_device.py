@@ -39,13 +39,6 @@ def test_precision_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
         device.choose_precision("bfloat16", CPU)
 
 
-def test_the_context_is_autocast_only_below_float32() -> None:
-    for precision in (torch.float32, torch.bfloat16):
-        with device.precision_context(CPU, precision):
-            assert torch.is_autocast_enabled("cpu") == (precision == torch.bfloat16)
-            assert torch.get_autocast_dtype("cpu") == torch.bfloat16
-
-
 def test_speeds_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = torch.device("cuda")
     monkeypatch.setattr(device, "missing_for_compiling", lambda _: "")
