@@ -1,7 +1,5 @@
 """What a training run shows: a live panel on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -45,10 +43,10 @@ class Display:
         self._doing, self._returns = "", ""
 
     @contextmanager
-    def show(self) -> Iterator[Display]:
+    def show(self) -> Iterator[None]:
         """Show the panel while the run works (on a terminal)."""
         with redrawn(self.console, self, refresh_per_second=4) as self._live:
-            yield self
+            yield
         self._live = None
 
     def waiting(self, doing: str) -> AbstractContextManager[object]:

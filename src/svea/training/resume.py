@@ -31,7 +31,6 @@ from svea.envs.rendering.backend import (
     choose_renderer,
 )
 from svea.envs.workers.pool import OpenEpisode
-from svea.replay.segments import counters
 from svea.runs import checkpoint, layout, tensors
 from svea.runs.load import ABOUT, read_config
 from svea.runs.records import differing
@@ -226,7 +225,7 @@ def state_of(run: Trainer) -> dict[str, Any]:
         "random": run.random.bit_generator.state,
         "figures": run.losses.state(),
         "episodes": [vars(episode) for episode in run.environments.episodes],
-        "replay": counters(run.replay) if run.config.save_replay else None,
+        "replay": run.replay.counters() if run.config.save_replay else None,
     }
 
 
