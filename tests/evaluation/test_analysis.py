@@ -16,7 +16,7 @@ from svea.evaluation.analysis import (
     q_variance,
 )
 from svea.results.read import read_run
-from svea.runs.load import export
+from svea.runs.load import export, load_agent
 from svea.training import train
 
 
@@ -39,10 +39,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_replay_of_a_run_holds_what_happened(run: Path) -> None:
-    replay = open_replay(run, seed=3)
+    agent = load_agent(run)
+    replay = open_replay(run, agent, seed=3)
     assert len(replay) == 40
     transitions = replay.sample(32)
-    assert torch.equal(transitions.actions, open_replay(run, seed=3).sample(32).actions)
+    assert torch.equal(transitions.actions, open_replay(run, agent, seed=3).sample(32).actions)
     bright = transitions.next_observations[:, -1, 16] == 255  # a row of the newest frame
     for columns, reward in zip(bright, transitions.rewards.tolist(), strict=True):
         centres = {round((1 + sign * (1 - reward)) / 2 * 31) for sign in (-1, 1)}
@@ -84,7 +85,7 @@ def test_an_augmentation_that_does_not_fit_is_named_and_the_rest_measured(tmp_pa
 def test_what_has_no_replay_is_refused(run: Path, tmp_path: Path) -> None:
     folder = export(run, tmp_path / "export")
     with pytest.raises(UserError, match="has no replay buffer"):
-        open_replay(folder)
+        open_replay(folder, load_agent(folder))
     for options, words in (((0, 2), "transitions is 0"), ((8, 1), "draws is 1; allowed: 2")):
         with pytest.raises(UserError, match=words):
             Sample.of(run, *options, 0, "cpu")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svea.core.errors import UserError
-from svea.evaluation.episodes import check_episodes, episodes_in, parse_episodes
+from svea.evaluation import check_episodes, episodes_in, parse_episodes
 
 MODES = ["train", "color_hard", "video_hard", "distracting_cs:0.1", "my_looks:Night"]
 COUNTS = st.integers(1, 10**9) | st.just("all")

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from svea.agents.diagnostics import guided_gradient
 from svea.core.errors import UserError
-from svea.evaluation.film import record
-from svea.evaluation.saliency import (
+from svea.evaluation.analysis import (
     action_gradients,
     attention,
     input_gradients,
@@ -23,6 +22,7 @@ from svea.evaluation.saliency import (
     saliency,
     scaled,
 )
+from svea.evaluation.film import record
 from svea.runs.load import load_agent, load_config
 from svea.training import train
 

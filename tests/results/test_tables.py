@@ -73,9 +73,9 @@ def test_intensities_share_a_table_and_are_marked_as_read_off(tmp_path):
     ]
     (table,) = returns(*folders)
     assert heads(table) == [
-        "own_task, 0.1", "own_task, 0.3", "walker_walk, 0.1", "walker_walk, 0.3"
-    ]  # fmt: skip
-    assert texts(table)["walker_walk, 0.1", "svea + conv"] == ("100", "≈575†")
+        f"{task}, distracting_cs:{at}" for task in ("own_task", "walker_walk") for at in (0.1, 0.3)
+    ]
+    assert texts(table)["walker_walk, distracting_cs:0.1", "svea + conv"] == ("100", "≈575†")
     assert "≈ Read off a plot, to about 10 points." in table.notes
 
 

@@ -60,6 +60,11 @@ STYLE: dict[Any, Any] = {
     "axes.edgecolor": GRID,
     "xtick.color": INK,
     "ytick.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "legend.borderaxespad": 0.1,
+    "legend.columnspacing": 1.4,
+    "legend.handlelength": 1.6,
 }
 
 TICKS = FuncFormatter(lambda value, _: tick(value))
@@ -100,13 +105,8 @@ def new_figure(title: str) -> tuple[Figure, Axes]:
 
 def add_frame_axis(axes: Axes, action_repeat: int) -> None:
     """A second x axis on top that counts simulator frames."""
-    frames = axes.secondary_xaxis(
-        "top",
-        functions=(
-            lambda decisions: np.asarray(decisions, dtype=float) * action_repeat,
-            lambda frames: np.asarray(frames, dtype=float) / action_repeat,
-        ),
-    )
+    both_ways = (lambda decisions: decisions * action_repeat, lambda at: at / action_repeat)
+    frames = axes.secondary_xaxis("top", functions=both_ways)
     frames.set_xlabel("frames", fontsize=10)
     frames.xaxis.set_major_formatter(TICKS)
     frames.xaxis.set_major_locator(MaxNLocator(5))
@@ -137,17 +137,7 @@ def add_legend(figure: Figure, axes: Axes) -> None:
     handles, labels = zip(*entries, strict=True)
     widest = 40 + 6 * max(map(len, labels))  # points, about: the key and its text
     columns = max(1, min(len(labels), int(72 * SIZE[0] / widest)))
-    legend = figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        fontsize=10,
-        borderaxespad=0.1,
-        columnspacing=1.4,
-        handlelength=1.6,
-    )
+    legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns)
     shown = zip(handles, legend.legend_handles, legend.get_texts(), strict=True)
     for handle, key, text in shown:
         # A series' key hides with it; that of the paper's numbers belongs to several.

@@ -7,6 +7,7 @@ rest. `runs.layout` says what a run folder holds.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -224,12 +225,9 @@ class Run:
     def _last_evaluation(self, mode: str) -> list[Record]:
         """The episodes of the last evaluation during training, as records of `eval.jsonl`."""
         last = next((r for r in reversed(self.evaluations) if r.get("mode") == mode), {})
-        returns, worlds = last.get("returns"), last.get("worlds")
-        if not isinstance(returns, list) or not returns:
-            returns = [last.get("return_mean")]
-        if not isinstance(worlds, list) or len(worlds) != len(returns):
-            worlds = [None] * len(returns)
-        pairs = zip(returns, worlds, strict=True)
+        lists = (last.get(name) for name in ("returns", "worlds"))
+        returns, worlds = (one if isinstance(one, list) else [] for one in lists)
+        pairs = itertools.zip_longest(returns or [last.get("return_mean")], worlds)
         return [{"return": one, "world": at, "seed": k} for k, (one, at) in enumerate(pairs)]
 
 
@@ -292,7 +290,8 @@ def look_for_runs(paths: Iterable[Path]) -> tuple[list[Path], dict[Path, Path]]:
     found: dict[str, Path] = {}  # by their real paths
     named = set()
     for path in map(zoo.working_copy, paths):
-        beneath = [] if is_run(path) or not path.is_dir() else _runs_beneath(path)
+        files_beneath = (path.rglob(name) for name in (() if is_run(path) else RUN_FILES))
+        beneath = sorted({file.parent for file in itertools.chain.from_iterable(files_beneath)})
         if not beneath:
             named.add(os.path.realpath(path))
         for folder in beneath or [path]:
@@ -301,18 +300,6 @@ def look_for_runs(paths: Iterable[Path]) -> tuple[list[Path], dict[Path, Path]]:
     runs = {_settings(f): f for f in found.values() if exports and not layout.is_export(f)}
     copies = {f: runs[settings] for f in exports if (settings := _settings(f)) in runs}
     return [folder for folder in found.values() if folder not in copies], copies
-
-
-def _runs_beneath(path: Path) -> list[Path]:
-    """The run folders beneath a folder, but for exports that a run there has kept on the way."""
-    folders = sorted({file.parent for name in RUN_FILES for file in path.rglob(name)})
-    return [
-        folder
-        for folder in folders
-        if folder.parent.name != layout.EXPORTS
-        or folder.parent == path
-        or not is_run(folder.parent.parent)
-    ]
 
 
 def _settings(folder: Path) -> str:
