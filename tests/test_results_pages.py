@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -286,15 +285,6 @@ def test_the_papers_numbers_stand_next_to_its_own_settings(results: Any) -> None
     rows = [[*texts(row)] for row in results.final().lines()]
     assert not any(row[-1].strip("–") for row in rows if row[1] == "svea-drift")
     assert all(row[-1].strip("–") for row in rows if row[1:3] == ["svea + conv", "color_hard"])
-
-
-def test_the_sweeps_to_repeat_have_folders_of_their_own() -> None:
-    """A folder that holds other runs is refused, so two commands cannot share the default one."""
-    page = (ROOT / "results/README.md").read_text()
-    commands = page.split("## How to repeat")[1].split("\n## ")[0].split("\n    svea ")
-    folders = [re.findall(r"--out (\S+)", one) for one in commands if one.startswith("sweep")]
-    assert len(folders) > 5 and all(len(one) == 1 for one in folders)
-    assert len({one[0] for one in folders}) == len(folders)
 
 
 def test_the_agents_of_the_zoo_are_small_whole_and_have_cards() -> None:

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from fake_runs import EPISODES, write_lines, write_run
 
@@ -19,22 +18,6 @@ def test_a_whole_run_reads_without_a_warning(tmp_path):
     assert run.finished
     assert run.modes == ["train", "color_hard"]
     assert run.command == "svea train walker_walk --method svea --seed 3"
-
-
-def test_final_and_random_returns_are_those_of_the_records(tmp_path):
-    run = read_run(write_run(tmp_path / "demo", final={"train": 300, "color_hard": 200}, random=50))
-    assert run.finals("train").size == EPISODES
-    assert run.finals("train").mean() == pytest.approx(300)
-    assert run.finals("color_hard").mean() == pytest.approx(200)
-    assert run.random_returns("train").mean() == pytest.approx(50)
-    assert run.finals("video_hard").size == 0
-
-
-def test_the_curve_is_the_evaluations_in_order_of_decisions(tmp_path):
-    run = read_run(write_run(tmp_path / "demo", final={"train": 300}, evaluations=4))
-    curve = run.evaluation_curve("train")
-    np.testing.assert_array_equal(curve.decisions, [0, 2000, 4000, 6000])
-    np.testing.assert_allclose(curve.returns, [0, 100, 200, 300])
 
 
 AGENT = '{"policy": "agent", "mode": "train", "episode": 99, '

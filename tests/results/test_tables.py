@@ -66,31 +66,19 @@ def test_several_tasks_have_a_table_per_mode_with_a_row_per_task(tmp_path):
     assert texts(test)["ball_in_cup_catch", "svea + conv"] == ("240", "961 ± 7.0†")
 
 
-def test_intensities_share_a_table_and_are_marked_as_read_off(tmp_path):
-    final = {"distracting_cs:0.1": 100, "distracting_cs:0.3": 50}
+def test_modes_of_a_kind_share_a_table_with_a_row_per_task_and_mode(tmp_path):
+    """And intensities are marked as read off."""
+    final = {"distracting_cs:0.1": 100, "train": 90, "distracting_cs:0.3": 50}
     folders = [
         write_run(tmp_path / task, task=task, final=final) for task in ("walker_walk", "own_task")
     ]
-    (table,) = returns(*folders)
+    train, table = returns(*folders)
+    assert [train.name, table.name] == ["returns-train", "returns-distracting_cs"]
     assert heads(table) == [
         f"{task}, distracting_cs:{at}" for task in ("own_task", "walker_walk") for at in (0.1, 0.3)
     ]
     assert texts(table)["walker_walk, distracting_cs:0.1", "svea + conv"] == ("100", "≈575†")
     assert "≈ Read off a plot, to about 10 points." in table.notes
-
-
-def test_cameras_share_a_table_with_a_row_per_task_and_mode(tmp_path):
-    final = {"shift_hard": 20, "train": 90, "rotate_easy": 50}
-    runs = [
-        write_run(tmp_path / task, task=task, final=final)
-        for task in ("walker_walk", "finger_spin")
-    ]
-    tables = returns(*runs)
-    assert [table.name for table in tables] == ["returns-train", "returns-geometry"]
-    assert heads(tables[1]) == [
-        "finger_spin, rotate_easy", "finger_spin, shift_hard",
-        "walker_walk, rotate_easy", "walker_walk, shift_hard",
-    ]  # fmt: skip
 
 
 def test_success_is_printed_like_the_papers(tmp_path):
