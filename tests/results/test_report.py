@@ -8,9 +8,9 @@ import json
 import re
 import shutil
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 
 import chromium
+import lxml.html
 import pytest
 from fake_runs import add_media, write_run
 from PIL import Image
@@ -23,58 +23,22 @@ from svea.results.report import next_steps, report
 DATE = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 
 
-class Page(HTMLParser):
-    """What a reader of the page gets: tables, texts, and the addresses it would load."""
-
-    def __init__(self, text):
-        """Parse the page."""
-        super().__init__()
-        self.in_table = False
-        self.rows, self.addresses, self.tags, self.words = [], [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        """Collect tags and addresses; open rows and cells."""
-        self.tags.append((tag, dict(attrs)))
-        self.addresses += [v for k, v in attrs if k in ("src", "href", "xlink:href", "action")]
-        self.in_table = tag == "table" or self.in_table
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag):
-        """Leave a table."""
-        self.in_table = self.in_table and tag != "table"
-
-    def handle_data(self, data):
-        """Collect words, and put them into the cell they are in."""
-        self.words.append(data)
-        if self.rows and self.rows[-1] and self.in_table:
-            self.rows[-1][-1] += data
-
-    @property
-    def returns(self):
-        """The rows of the table of all results, by the names of its columns."""
-        rows = [[cell.strip() for cell in row] for row in self.rows]
-        first = next((n for n, row in enumerate(rows) if "area" in row), len(rows) - 1)
-        return [dict(zip(rows[first], row, strict=True)) for row in rows[first + 1 :]]
-
-    def count(self, tag, **wanted):
-        """How many elements have these attributes."""
-        return sum(t == tag and wanted.items() <= attrs.items() for t, attrs in self.tags)
+def returns_of(page):
+    """The rows of the table of all results, by the names of its columns."""
+    rows = [[c.text_content().strip() for c in r] for r in page.xpath("//*[@id='returns']//tr")]
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
 
 
 def make(tmp_path, *folders):
     """The parsed report about folders, and its text."""
     text = report(list(folders), tmp_path / "report.html", generated=DATE).read_text()
-    return Page(text), text
+    return lxml.html.fromstring(text), text
 
 
 def test_the_table_shows_ours_random_ratio_share_and_paper(tmp_path):
     folder = write_run(tmp_path / "demo", final={"train": 300, "color_hard": 240}, random=40)
     page, _ = make(tmp_path, folder)
-    train, test = page.returns
+    train, test = returns_of(page)
     assert (train["mode"], train["mean ± std"]) == ("train", "300")
     assert train["area"] == "150"  # half of a straight line's height
     assert train["random"] == "40 (7.5×)"
@@ -122,10 +86,11 @@ def test_media_are_inside_the_page_and_nothing_is_loaded(tmp_path):
     folder = write_run(tmp_path / "demo")
     add_media(folder)
     page, text = make(tmp_path, folder)
-    videos = [attrs["src"] for tag, attrs in page.tags if tag == "video"]
+    videos = page.xpath("//video/@src")
     assert len(videos) == 2 and all(v.startswith("data:video/mp4;base64,") for v in videos)
-    assert page.count("img") == 2
-    assert all(a.startswith(("data:", "#")) for a in page.addresses)
+    assert page.xpath("count(//img)") == 2
+    addresses = page.xpath("//@src | //@href | //@action | //@*[name() = 'xlink:href']")
+    assert addresses and all(a.startswith(("data:", "#")) for a in addresses)
     assert "@import" not in text and "url(http" not in text
 
 
@@ -134,7 +99,7 @@ def test_media_beyond_the_limit_are_named(tmp_path, monkeypatch):
     add_media(folder)
     monkeypatch.setattr(page_of, "VIDEO_BYTES", 200)
     page, text = make(tmp_path, folder)
-    assert (page.count("video"), page.count("img")) == (0, 2)
+    assert not page.xpath("//video") and len(page.xpath("//img")) == 2
     assert "pictures and videos of 1 run do not fit into the page" in text
 
 
@@ -153,9 +118,9 @@ def test_hostile_names_are_text(tmp_path):
     )
     other = write_run(tmp_path / "other", task="b", method=f"$ {HOSTILE}", command=HOSTILE)
     page, text = make(tmp_path, folder, other)
-    assert page.count("script") == 1  # ours
+    assert len(page.xpath("//script")) == 1  # ours
     assert "<script>alert" not in text
-    assert any(HOSTILE in words for words in page.words)
+    assert any(HOSTILE in words for words in page.itertext())
 
 
 def test_huge_and_missing_values_do_not_stop_the_report(tmp_path):
@@ -170,7 +135,7 @@ def test_huge_and_missing_values_do_not_stop_the_report(tmp_path):
         with (folder / name).open("a") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
     page, text = make(tmp_path, folder)
-    assert page.returns[0]["mean ± std"] == "300"
+    assert returns_of(page)[0]["mean ± std"] == "300"
     assert "4 returns not finite or not plausible" in text
 
 
@@ -209,7 +174,9 @@ def test_a_bad_run_is_named_and_the_good_one_reported(tmp_path, how, named):
     out = report([good, bad], tmp_path / "r.html", on_problem=problems.append)
     text = out.read_text()
     assert named in html.unescape(text)
-    assert "good" in text and any(row["paper"].startswith("760") for row in Page(text).returns)
+    assert "good" in text and any(
+        row["paper"].startswith("760") for row in returns_of(lxml.html.fromstring(text))
+    )
     if how != "another version":  # a property of the set, so no single run is named for it
         assert any(named in problem and "bad" in problem for problem in problems)
 

@@ -72,16 +72,6 @@ def test_intervals_over_few_seeds_hold_the_true_mean_as_often_as_the_docs_say(se
     assert held / trials == pytest.approx(share, abs=0.045)  # 2.5 standard errors
 
 
-def test_an_interval_depends_on_the_scores_alone():
-    values = np.arange(9.0) ** 2
-    first = stats.bootstrap_interval([values], stats.interquartile_mean)
-    stats.bootstrap_interval([values], stats.mean)  # what was asked for before does not matter
-    assert stats.bootstrap_interval([values], stats.interquartile_mean) == first
-    shuffled = np.random.default_rng(0).permutation(values)
-    again = stats.bootstrap_interval([shuffled], stats.interquartile_mean)
-    assert (again.low, again.high) == (first.low, first.high)
-
-
 def by_world(table):
     """One episode per seed (row) and world (column)."""
     return stats.SeedsAndWorlds.of([{str(w): [x] for w, x in enumerate(row)} for row in table])
