@@ -66,12 +66,11 @@ def test_damage_inside_a_file_is_counted(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "\x00", "[" * 100_000])
-def test_a_corrupt_configuration_falls_back_on_the_records(tmp_path, content):
-    folder = write_run(tmp_path / "demo", task="finger_spin", method="drq", seed=4)
+def test_a_run_without_its_configuration_is_refused(tmp_path, content):
+    folder = write_run(tmp_path / "demo")
     (folder / "config.json").write_text(content)
-    run = read_run(folder)
-    assert any(warning.startswith("config.json") for warning in run.warnings)
-    assert (run.task, run.method, run.seed) == ("finger_spin", "drq", 4)
+    with pytest.raises(UserError, match=r"demo.*config\.json"):
+        read_run(folder)
 
 
 def test_without_eval_records_returns_come_from_training_and_say_so(tmp_path):

@@ -49,21 +49,9 @@ class Curve:
     returns: NDArray[np.float64]
 
 
-class Setting:
-    """A name from the configuration, or else from the evaluation records.
-
-    `default` stands where neither says; `spell` gives several spellings one name.
-    """
-
-    def __init__(self, default: str, spell: Callable[[str], str] = str) -> None:
-        self.default, self.spell = default, spell
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, run: Run | None, owner: type) -> str:
-        given = run.told(self.name) if run else None
-        return self.spell(self.default if given is None else str(given))
+def _setting(name: str, default: str, spell: Callable[[str], str] = str) -> cached_property[str]:
+    """A name from the configuration; `spell` gives several spellings one name."""
+    return cached_property(lambda run: spell(str(run.config.get(name, default))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,25 +68,18 @@ class Run:
     analyses: dict[str, list[Record]] = field(default_factory=dict)
     """The rows of each `analysis/<name>.json`, by name."""
 
-    task = Setting("unknown task")
-    method = Setting("unknown method", lambda name: SAME_RUN.get(name, name))
+    task = _setting("task", "unknown task")
+    method = _setting("method", "unknown method", lambda name: SAME_RUN.get(name, name))
     """One name for `drq+aug` and for `drq` with an augmentation."""
-    augment = Setting("none", spelled)
+    augment = _setting("augment", "none", spelled)
     """The strong augmentation."""
-    encoder = Setting("cnn")
-    base = Setting("sac")
-    auxiliary = Setting("none")
+    encoder = _setting("encoder", "cnn")
+    base = _setting("base", "sac")
+    auxiliary = _setting("auxiliary", "none")
     """The task in addition to the Q-loss."""
-    mask = Setting("none")
+    mask = _setting("mask", "none")
     """What covers pixels before the encoder."""
-    preset = Setting("unknown")
-
-    def told(self, key: str, recorded: str = "") -> Any:
-        """A value of the configuration, or else of the first episode that has it."""
-        given = self.config.get(key)
-        name = recorded or key
-        others = (r[name] for r in self.episodes if r.get(name) is not None)
-        return next(others, None) if given is None else given
+    preset = _setting("preset", "unknown")
 
     @property
     def name(self) -> str:
@@ -110,13 +91,13 @@ class Run:
         """What overlay mixed in during training: empty if not recorded, None if it was not used."""
         if not uses_pictures(self.augment):
             return None
-        given = self.told("pictures")
+        given = self.config.get("pictures")
         return given if isinstance(given, dict) else {}
 
     @property
     def seed(self) -> int | None:
         """The training seed, where one is recorded."""
-        given = self.told("seed", recorded="run_seed")
+        given = self.config.get("seed")
         return int(given) if is_number(given) else None
 
     @property
@@ -312,7 +293,7 @@ def _settings(folder: Path) -> str:
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run folder; an error if it is none, or a file is larger than any that svea writes."""
+    """Read a run folder; an error if it is none, or its configuration cannot be read."""
     folder = Path(folder)
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "not there"
@@ -325,6 +306,8 @@ def read_run(folder: Path) -> Run:
         )
     warnings: list[str] = []
     config = _read_json(folder / layout.CONFIG, layout.CONFIG_BYTES, warnings)
+    if warnings:  # it is written whole, before anything else
+        raise UserError(f"no run at {str(folder)!r}: {warnings[0]}. Restore it from a copy")
     exported = layout.is_export(folder)  # it has no log, by design
     metrics = [] if exported else _read_lines(folder / layout.METRICS, warnings)
     recorded = _read_lines(folder / EVALUATIONS, warnings, parse_record)
