@@ -281,12 +281,6 @@ def test_nothing_is_published_from_a_damaged_run(said, script, tmp_path):
     assert said in str(refused.value) and RUN in str(refused.value)
 
 
-def test_the_papers_numbers_stand_next_to_its_own_settings(results: Any) -> None:
-    rows = [[*texts(row)] for row in results.final().lines()]
-    assert not any(row[-1].strip("–") for row in rows if row[1] == "svea-drift")
-    assert all(row[-1].strip("–") for row in rows if row[1:3] == ["svea + conv", "color_hard"])
-
-
 def test_the_agents_of_the_zoo_are_small_whole_and_have_cards() -> None:
     folders = [path.parent for path in (ROOT / "zoo").glob("*/config.json")]
     assert len(folders) >= 4

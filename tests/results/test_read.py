@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from fake_runs import EPISODES, write_lines, write_run
+from fake_runs import write_lines, write_run
 
 from svea.core.errors import UserError
 from svea.results.read import find_runs, look_for_runs, read_run, read_runs
@@ -48,23 +48,6 @@ def test_what_is_no_final_return_is_left_out_and_named(tmp_path, file, line, war
     assert any(text.startswith(warning) for text in run.warnings) if warning else not run.warnings
 
 
-def test_evaluating_again_replaces_the_same_episode(tmp_path):
-    folder = write_run(tmp_path / "demo")
-    text = (folder / "eval.jsonl").read_text()
-    (folder / "eval.jsonl").write_text(text + text)
-    assert read_run(folder).finals("train").size == EPISODES
-
-
-def test_damage_inside_a_file_is_counted(tmp_path):
-    folder = write_run(tmp_path / "demo")
-    lines = (folder / "eval.jsonl").read_bytes().split(b"\n")
-    lines[2], lines[4] = b"\xff\xfe\x00", b"[1, 2]"
-    (folder / "eval.jsonl").write_bytes(b"\n".join(lines))
-    run = read_run(folder)
-    assert run.finals("train").size + run.random_returns("train").size == 2 * EPISODES - 2
-    assert "eval.jsonl has 2 damaged lines, the first is line 3; left out" in run.warnings
-
-
 @pytest.mark.parametrize("content", ["{", "[]", "\x00", "[" * 100_000])
 def test_a_run_without_its_configuration_is_refused(tmp_path, content):
     folder = write_run(tmp_path / "demo")
@@ -102,7 +85,7 @@ def test_an_empty_run_is_read_with_its_gaps_named(tmp_path):
 
 
 def test_no_run_says_what_was_looked_for(tmp_path):
-    with pytest.raises(UserError, match=r"config\.json, metrics\.jsonl, eval\.jsonl"):
+    with pytest.raises(UserError, match=r"config\.json is missing"):
         read_run(tmp_path)
     with pytest.raises(UserError, match="not there"):
         read_run(tmp_path / "absent")

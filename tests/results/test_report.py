@@ -123,22 +123,6 @@ def test_hostile_names_are_text(tmp_path):
     assert any(HOSTILE in words for words in page.itertext())
 
 
-def test_huge_and_missing_values_do_not_stop_the_report(tmp_path):
-    folder = write_run(tmp_path / "demo", decisions=6000)
-    bad = [float("nan"), float("-inf"), 1e300, None]
-    records = [
-        {"policy": "agent", "mode": "train", "decision": 6000, "seed": 50 + i, "return": value}
-        for i, value in enumerate(bad)
-    ]
-    metrics = [{"kind": "eval", "mode": "train", "decision": 1e300, "return_mean": 1.0}]
-    for name, lines in (("eval.jsonl", records), ("metrics.jsonl", metrics)):
-        with (folder / name).open("a") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
-    page, text = make(tmp_path, folder)
-    assert returns_of(page)[0]["mean ± std"] == "300"
-    assert "4 returns not finite or not plausible" in text
-
-
 # --- Bad input: named, and the rest is reported
 
 
@@ -164,7 +148,7 @@ def spoil(folder, how):
         ("no checkpoint", "no checkpoint"),
         ("another version", "runs of different versions of svea: 0.1.0, 9.9"),
         ("corrupt", "config.json cannot be read"),
-        ("empty", "none of config.json, metrics.jsonl, eval.jsonl is in it"),
+        ("empty", "config.json is missing"),
     ],
 )
 def test_a_bad_run_is_named_and_the_good_one_reported(tmp_path, how, named):

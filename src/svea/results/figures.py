@@ -133,11 +133,8 @@ def variance_curves(task: str, groups: Sequence[Group], looks: Looks) -> Iterato
     positive = heights[heights > 0]
     log = positive.size > 0 and bool(positive.max() > SPAN_FOR_LOG * positive.min())
     what = "variance of the Q-target over draws of the view it is fed"
-    about, title = (
-        (f"q-target-variance-{task}", Q_VALUES, task),
-        f"{task}: variance of the Q-target",
-    )
-    yield _of_lines(*about, drawn, what, title=title, height="variance", log=log)
+    about, title = f"q-target-variance-{task}", f"{task}: variance of the Q-target"
+    yield _of_lines(about, Q_VALUES, task, drawn, what, title=title, height="variance", log=log)
 
 
 def _line(label: str, band: MeanCurve, looks: Looks) -> Series:

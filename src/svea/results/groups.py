@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -21,7 +20,7 @@ from svea.core.words import listed, plural
 from svea.data.clips import PROCEDURAL
 from svea.evaluation import USUAL
 from svea.methods import METHODS
-from svea.results import published
+from svea.results import published, stats
 from svea.results.read import Run
 from svea.runs.records import MADE_WITH, made_with, told_apart
 
@@ -88,6 +87,10 @@ class Group:
         tests = [mode for mode in self.modes if mode != "train"]
         return TEST_MODE if TEST_MODE in tests else next(iter(tests), None)
 
+    def by_world(self, mode: str, unit: str = "return") -> stats.SeedsAndWorlds:
+        """The final episodes of all runs in a mode: what intervals are drawn from."""
+        return stats.SeedsAndWorlds.of([run.final_by_world(mode, unit) for run in self.runs])
+
     @cached_property
     def departures(self) -> tuple[str, ...]:
         """What keeps the group from being a replication, where the paper has its task."""
@@ -128,8 +131,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for run in sorted(runs, key=lambda run: (run.seed is None, run.seed or 0, run.name)):
         key = json.dumps([run.task, settings_of(run)], sort_keys=True)
         alike.setdefault(method_label(run), {}).setdefault(key, []).append(run)
-    labelled = (_labelled(label, [*seeds.values()]) for label, seeds in alike.items())
-    groups = itertools.chain.from_iterable(labelled)
+    groups = [one for label, own in alike.items() for one in _labelled(label, [*own.values()])]
     return sorted(groups, key=lambda group: (group.task, group.label))
 
 

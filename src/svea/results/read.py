@@ -299,15 +299,13 @@ def read_run(folder: Path) -> Run:
         what = "a file, not a folder" if folder.exists() else "not there"
         hint = zoo.did_you_mean(folder) or "."
         raise UserError(f"no run at {str(folder)!r}: it is {what}. Give the folder of a run{hint}")
-    if not is_run(folder):
-        raise UserError(
-            f"no run at {str(folder)!r}: none of {', '.join(RUN_FILES)} is in it or beneath it. "
-            "Give a folder that `svea train` has written."
-        )
     warnings: list[str] = []
     config = _read_json(folder / layout.CONFIG, layout.CONFIG_BYTES, warnings)
     if warnings:  # it is written whole, before anything else
-        raise UserError(f"no run at {str(folder)!r}: {warnings[0]}. Restore it from a copy")
+        raise UserError(
+            f"no run at {str(folder)!r}, nor beneath it: {warnings[0]}. Give a folder that `svea "
+            "train` has written, or restore the file from a copy"
+        )
     exported = layout.is_export(folder)  # it has no log, by design
     metrics = [] if exported else _read_lines(folder / layout.METRICS, warnings)
     recorded = _read_lines(folder / EVALUATIONS, warnings, parse_record)
