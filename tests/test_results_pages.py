@@ -104,9 +104,10 @@ def test_the_search_lists_every_candidate_with_its_score(script: ModuleType, res
     returns: dict[tuple[str, str, str], list[float]] = {}
     for folder in (ROOT / "results/search").iterdir():
         config = json.loads((folder / "config.json").read_text())
-        for record in lines_of(folder / "eval.jsonl"):
-            key = (config["augment"], config["task"], record["mode"])
-            returns.setdefault(key, []).append(record["return"])
+        last = max(record["decision"] for record in lines_of(folder / "eval.jsonl"))
+        for mode in script.SEARCHED:
+            key = (config["augment"], config["task"], mode)
+            returns[key] = recorded_returns(folder, last, mode)
     table = results.search()
     assert len(table.lines()) == len(list((ROOT / "results/search").iterdir()))
     for row in table.lines():

@@ -187,7 +187,8 @@ def test_figures_are_written_with_the_numbers_they_show(tmp_path):
         assert (folder / f"{name}.pdf").read_bytes().startswith(b"%PDF-")
     assert {path.name for path in folder.iterdir()} == {
         *(f"{name}.{kind}" for name in names for kind in ("png", "pdf", "csv")),
-        "results.csv", "table-returns.tex", "table-returns.md",
+        "results.csv", "table-results.tex", "table-results.md", "table-returns.tex",
+        "table-returns.md",
     }  # fmt: skip
     curve = read_csv(folder / "learning-walker_walk-train.csv")
     ends = {row["setting"]: float(row["mean"]) for row in curve if row["decision"] == "6000.0"}

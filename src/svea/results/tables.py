@@ -243,7 +243,7 @@ def _pooled(one: Aggregate) -> dict[str, Cell | None]:
         "seeds": _known(one.seeds, str),
         MEAN: _known(one.mean.point),
         "mean [95 %]": _ends(one.mean),
-        "IQM": _known(one.iqm.point),
+        "IQM": estimate(one.iqm),
     }
 
 
@@ -329,7 +329,8 @@ def _list_notes(names: Collection[str], results: Sequence[Result]) -> Iterable[s
     yield (
         "Mean over episodes per seed, then mean ± standard deviation over seeds, as in the paper. "
         "mean [95 %]: bootstrap interval over seeds and worlds (train: seeds and episodes); "
-        "of a single seed it says nothing about other seeds. IQM: mean of the middle half."
+        "of a single seed it says nothing about other seeds. IQM: mean of the middle half; over "
+        "tasks with its interval, for which seeds and worlds are drawn within each task."
     )
     if any(math.isnan(one.interval.low) for one in results if one.unit == "return"):
         yield "No interval: one seed in a single world or episode says nothing about others."
@@ -369,42 +370,15 @@ def success_tables(successes: Sequence[Result]) -> list[Table]:
 def _side_by_side(name: str, title: str, corner: str, results: Sequence[Result]) -> Table:
     """A row for each task or mode, or both, as `corner` says; a column for each setting."""
     heads = {"Task": "{0}", "Mode": "{1}", "Task, mode": "{0}, {1}"}
-    placed = [
-        (heads[corner].format(one.group.task, one.mode), one.group.task, one.group, cell(one))
-        for one in results
-    ]
-    return _matrix(name, title, corner, placed, (SPREAD, *notes_on_marks(results, brief=True)))
-
-
-def _matrix(
-    name: str,
-    title: str,
-    corner: str,
-    placed: Iterable[tuple[str, str, Group | Aggregate, Cell]],
-    notes: Sequence[str],
-) -> Table:
-    """Cells by the head of their row, with its task, and by setting."""
     rows: dict[str, Row] = {}
     methods: dict[str, str] = {}
-    for head, task, setting, shown in placed:
-        rows.setdefault(head, Row({corner: Cell(head)}, task)).cells[setting.label] = shown
-        methods[setting.label] = setting.method
+    for one in results:
+        head = heads[corner].format(one.group.task, one.mode)
+        row = rows.setdefault(head, Row({corner: Cell(head)}, one.group.task))
+        row.cells[one.group.label], methods[one.group.label] = cell(one), one.group.method
     columns = (Column(corner, kind="text"), *(Column(*one) for one in sorted(methods.items())))
-    return Table(name, title, columns, tuple(rows.values()), tuple(notes))
-
-
-def aggregate_tables(aggregates: Sequence[Aggregate]) -> list[Table]:
-    """Interquartile means over tasks and seeds, where a setting has several tasks."""
-    placed = []
-    for one in aggregates:
-        head = f"{one.mode}, {len(one.tasks)} {one.suite} tasks"
-        placed.append((head, "", one, estimate(one.iqm)))
-    note = (
-        "IQM: the mean of the middle half of all tasks' seeds, with its 95 % interval; seeds and "
-        "worlds are resampled within each task."
-    )
-    about = "returns-over-tasks", "Over tasks: IQM of returns", "Mode"
-    return [_matrix(*about, placed, [note])] if placed else []
+    notes = (SPREAD, *notes_on_marks(results, brief=True))
+    return Table(name, title, columns, tuple(rows.values()), notes)
 
 
 # Writers ------------------------------------------------------------------------------------------
