@@ -102,7 +102,7 @@ def saliency(
     from svea.core.given import name_task
 
     with waiting("starting"):
-        from svea.evaluation.saliency import saliency as draw
+        from svea.evaluation.analysis import saliency as draw
     run = zoo.working_copy(run)
     picture = files.output_file(out or run / layout.ANALYSIS / "saliency.png")
     with collected() as problems, Steps("pictures", 1) as steps:

@@ -62,7 +62,7 @@ def evaluate(
             as in the report.
     """
     from svea.core.given import name_task
-    from svea.evaluation.episodes import parse_episodes
+    from svea.evaluation import parse_episodes
 
     count = parse_episodes(episodes)
     with waiting("starting"):

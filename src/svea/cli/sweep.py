@@ -35,7 +35,7 @@ from svea.core.importing import require_trust
 from svea.core.process import interrupt, on_signals
 from svea.core.terminal import console, note, redrawn, warn
 from svea.core.words import duration, listed, plural
-from svea.evaluation.episodes import episodes_in, parse_episodes
+from svea.evaluation import episodes_in, parse_episodes
 from svea.studies import STATES, RunState, Study, read_states, slurm, supervise
 from svea.studies.engines import Resources
 from svea.studies.folder import is_cancelled, worker

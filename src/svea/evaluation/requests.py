@@ -35,7 +35,7 @@ from svea.core.terminal import warn
 from svea.core.words import listed, plural
 from svea.envs.rendering.backend import PROGRAM, RASTER, choose_renderer
 from svea.envs.workers.pool import Workers, environments_per_process
-from svea.evaluation.episodes import Episodes, check_episodes, episodes_in
+from svea.evaluation import Episodes, check_episodes, episodes_in
 from svea.evaluation.play import (
     EpisodeResult,
     Interrupted,

@@ -17,7 +17,7 @@ from svea.config import Config
 from svea.core.machine import usable_cores
 from svea.core.terminal import Steps
 from svea.core.words import duration, plural
-from svea.evaluation.episodes import episodes_in
+from svea.evaluation import episodes_in
 from svea.studies import PlannedRun
 
 DECISIONS = 25  # that are timed of each task

@@ -438,10 +438,7 @@ def _mean_result(
     present = [one for one in each if one is not None]
     if len(present) < len(tasks):
         return None
-    strata = [
-        stats.SeedsAndWorlds.of([run.final_by_world(mode) for run in one.group.runs])
-        for one in present
-    ]
+    strata = [one.group.by_world(mode) for one in present]
     mean = stats.mean_of_strata([len(one.scores) for one in strata])
     ends = stats.bootstrap_interval(strata, mean)
     paper = _papers_mean(found, setting, mode, tasks)

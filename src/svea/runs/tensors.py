@@ -70,13 +70,8 @@ def read(path: Path, limit: int) -> dict[str, Tensor]:
         return load_file(path)
 
 
-def shapes(path: Path, limit: int) -> dict[str, list[int]]:
-    """The shape of each tensor in a file; none is read."""
-    with files.open_plain(path, limit), safetensors.safe_open(path, "pt") as file:
-        return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-
-
-SCALE = ":scale"  # end of the name of a matrix's scales; no parameter has a colon in its name
+SCALE = ":scale"
+"""End of the name of a matrix's scales; no parameter has a colon in its name."""
 LARGEST = 127
 BLOCK = 64
 LARGE = 2**18  # weights from which a matrix is stored in 8 bits

@@ -25,7 +25,7 @@ from svea.core.errors import LARGEST, UserError
 from svea.core.files import read_json, replace_json
 from svea.core.importing import is_import_path, require_trust
 from svea.core.seeds import episodes_of_all
-from svea.evaluation.episodes import check_episodes, episodes_in
+from svea.evaluation import check_episodes, episodes_in
 from svea.runs import layout
 from svea.runs.records import is_agent, latest, read_records
 from svea.studies.plan import PlannedRun

@@ -19,7 +19,7 @@ from svea.config.run import flat
 from svea.core.errors import LARGEST, UserError, unknown_name
 from svea.core.files import output_folder
 from svea.envs import expand_modes
-from svea.evaluation.episodes import Episodes, check_episodes
+from svea.evaluation import Episodes, check_episodes
 
 Values = dict[str, Any]
 """Options of `svea train` by their dotted names."""

@@ -17,7 +17,7 @@ from svea.core.errors import StorageError, UserError, unknown_name
 from svea.core.files import make_folder
 from svea.core.machine import usable_cores
 from svea.core.words import duration, plural
-from svea.evaluation.episodes import Episodes
+from svea.evaluation import Episodes
 from svea.runs import layout
 from svea.studies.engines import ENGINES, GPU, Resources, find_slots
 from svea.studies.folder import (
