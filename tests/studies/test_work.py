@@ -9,10 +9,9 @@ import svea
 from svea.core import files
 from svea.core.errors import UserError
 from svea.runs.layout import replay_bytes
-from svea.studies import Grid, PlannedRun, Study, plan_runs, read_states
+from svea.studies import Cost, Grid, PlannedRun, Study, Work, estimate_cost, plan_runs, read_states
 from svea.studies import engines as local
 from svea.studies.engines import Resources
-from svea.studies.work import Cost, Work, estimate_cost
 
 
 def test_a_study_in_python(tmp_path, monkeypatch):

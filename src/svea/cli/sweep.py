@@ -41,7 +41,6 @@ from svea.studies import STATES, RunState, Study, read_states, slurm, supervise
 from svea.studies.engines import Resources
 from svea.studies.folder import is_cancelled, worker
 from svea.studies.supervise import LOCK_SECONDS
-from svea.studies.work import Work, measured_speeds
 
 FAILED = 1  # exit code of a study in which runs failed
 MOST_ROWS = 30
@@ -223,7 +222,7 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
 
 def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
     """Run a study, perhaps after a question, or list what it would run; returns the exit code."""
-    work = Work(study, flags.on, flags)
+    work = studies.Work(study, flags.on, flags)
     limit = flags.seconds("none") if flags.on == "local" else math.inf
     if flags.dry_run:
         for line in dry_run_lines(study, work.states):
@@ -379,7 +378,7 @@ def headline(states: Sequence[RunState]) -> str:
     if past:
         listed[STATES.index("running")] += f" ({past} past training)"
     text = f"{plural(len(states), 'run')}: {', '.join(listed)}"
-    at_once, speeds = counts["running"], measured_speeds(states)
+    at_once, speeds = counts["running"], studies.measured_speeds(states)
     left = sum(state.to_make for state in states if state.is_active)
     if at_once and speeds and left:  # of evaluations no time is known
         seconds = left / statistics.median(speeds) / at_once

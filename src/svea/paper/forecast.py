@@ -10,8 +10,8 @@ import torch
 
 from svea import speed
 from svea.agents import make_agent
+from svea.bench import ACTIONS, CPU, noise_replay
 from svea.bench.decisions import time_environments
-from svea.bench.timing import ACTIONS, CPU, noise_replay
 from svea.bench.update import least_work, time_update
 from svea.config import Config
 from svea.core.machine import usable_cores
