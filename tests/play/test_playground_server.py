@@ -270,17 +270,13 @@ def test_binary_and_oversized_frames_are_refused(door: Door):
     wait_for(lambda: not StandIn.alive)
 
 
-@pytest.mark.parametrize("count", [50, 5000])
-def test_a_page_that_does_not_read_holds_no_other_up_and_a_flood_is_stopped(door: Door, count: int):
+def test_a_page_that_does_not_read_holds_no_other_up(door: Door):
     with door.connect() as calm, door.connect() as flood:
         start(calm)
         until(calm, "picture")
         start(flood)
-        with contextlib.suppress(ConnectionClosed):
-            for _ in range(count):  # it confirms what it never reads
-                flood.send('{"do": "shown", "picture": 0}')
-        if count == 5000:
-            assert "messages a second" in reason_of(flood)
+        for _ in range(1000):  # it confirms what it never reads
+            flood.send('{"do": "shown", "picture": 0}')
         for _ in range(5):
             calm.send(json.dumps({"do": "shown", "picture": until(calm, "picture")["picture"]}))
 

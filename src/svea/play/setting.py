@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from svea.config.checks import check_values
 from svea.config.modes import GROUPS, modes_of, parse_mode
 from svea.config.run import fields
-from svea.core.errors import UserError, between
+from svea.core.errors import UserError, between, unknown_name
 from svea.envs.looks.live import COLOR, NEUTRAL, Adjustments
 
 OVERLAYS = ("none", "saliency", "mask")
@@ -107,40 +107,26 @@ def read_setting(given: Any, clips: Collection[str], base: Setting = DEFAULT) ->
     """
     if not isinstance(given, dict):
         raise UserError(f"a setting is {type(given).__name__}; it must be an object.")
+    for name in given.keys() - OPTIONS.keys():
+        raise unknown_name("part of a setting", name, OPTIONS)
+    setting = dataclasses.replace(base, **given)
+    check_values(setting)
     choices = {"mode": modes_of(None), "overlay": OVERLAYS, "video": ("", *clips)}
-    checked = {name: _checked(name, value) for name, value in given.items()}
-    for name in choices.keys() & checked.keys():
-        if checked[name] not in choices[name]:
-            raise UserError(f"{name} is {checked[name][:60]!r}, which is not offered here.")
-    return dataclasses.replace(base, **checked)
-
-
-def _checked(name: str, value: Any) -> Any:
-    """A field's value, if it is one."""
-    option = OPTIONS.get(name)
-    if option is None:
-        raise UserError(f"a setting has no {name[:40]!r}.")
-    if option.type is float and type(value) is int:
-        value = float(value) if abs(value) < 1e9 else math.inf
-    if type(value) is not option.type:
-        raise UserError(f"{name} is {str(value)[:40]!r}; it must be {option.type.__name__}.")
-    if option.bounds:
-        option.bounds.check(name, value)
-    if name in ("body", "floor", "sky") and not COLOR.fullmatch(value):
-        raise UserError(f"{name} is {value[:40]!r}; it must be a colour like #ff8800, or nothing.")
-    return value
+    for name, offered in choices.items():
+        if (value := getattr(setting, name)) not in offered:
+            raise UserError(f"{name} is {value!r}, which is not offered here.")
+    for name in ("body", "floor", "sky"):
+        if not COLOR.fullmatch(value := getattr(setting, name)):
+            raise UserError(f"{name} is {value!r}; allowed: a colour like #ff8800, or nothing.")
+    return setting
 
 
 def read_message(text: str) -> dict[str, Any]:
     """A page's message: a JSON object with what to `do`, within limits."""
     if len(text) > LONGEST_MESSAGE:
         raise UserError(f"a message has {len(text)} characters; allowed: {LONGEST_MESSAGE}.")
-
-    def refuse(constant: str) -> float:
-        raise ValueError(f"{constant} is not JSON")
-
     try:
-        message = json.loads(text, parse_constant=refuse)
+        message = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"a message is not JSON: {str(error)[:80]}") from None
     if not isinstance(message, dict) or not isinstance(message.get("do"), str):
