@@ -112,7 +112,7 @@ def test_on_a_small_disk_a_dry_run_warns_and_a_start_is_refused(tmp_path, monkey
         ("sweep --tasks walker_walk --export -o", ["--export"]),
         ("sweep --tasks walker_walk --export= --dry-run", ["export is ''", "the name of a folder"]),
         ("sweep --tasks walker_walk --export runs/sweep/runs", ["where this study keeps its runs"]),
-        ("sweep --tasks walker_walk --time-limit 0 --dry-run", ["time_limit is '0'", "1s or more"]),
+        ("sweep --tasks walker_walk --time-limit 0 --dry-run", ["time_limit is '0'"]),
         ("sweep --tasks walker_walk --export /dev/null", ["export is '/dev/null'"]),
         ("sweep --tasks walker_walk --export /proc/agents", ["'/proc/agents'", "be written"]),
         ("sweep --tasks walker_walk --on sluurm", ["sluurm"]),

@@ -126,8 +126,7 @@ def sweep(
         grids, given = studies.read_study_file(study)
         if both := [*axes, *(name for name in settings if name in given)]:
             raise UserError(
-                f"--{both[0]} is given next to the study file {study}, which says what to combine "
-                f"and may say the rest; write {both[0]} into the file, or leave the flag out"
+                f"--{both[0]} is given next to the study file {study}; write it into the file"
             )
         settings |= given
     elif tasks:
@@ -257,10 +256,7 @@ def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
 def _ask(question: str) -> None:
     """Go on if the user says yes; where none can be asked, --yes has to."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError(
-            f"{question} There is no terminal to ask on; allowed: --yes, or --dry-run, which lists "
-            "the runs"
-        )
+        raise UserError(f"{question} There is no terminal to ask on; allowed: --yes or --dry-run")
     try:
         answer = input(f"{question} [y/N] ")
     except EOFError:
@@ -272,11 +268,8 @@ def _ask(question: str) -> None:
 def dry_run_lines(study: Study, states: Sequence[RunState]) -> list[str]:
     """The command of every run and what follows it; options that all share are listed once."""
     plans = [{k: v for k, v in state.run.values.items() if k != "task"} for state in states]
-    shared = {
-        name: value
-        for name, value in plans[0].items()
-        if len(plans) > 1 and all(name in plan and plan[name] == value for plan in plans)
-    }
+    same = set.intersection(*(set(plan.items()) for plan in plans)) if len(plans) > 1 else set()
+    shared = {name: value for name, value in plans[0].items() if (name, value) in same}
     lines = []
     for state, plan in zip(states, plans, strict=True):
         own = {name: value for name, value in plan.items() if name not in shared}

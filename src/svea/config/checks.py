@@ -52,7 +52,7 @@ def check(config: Config, to_train: bool = True) -> Config:
 
 
 def check_values(config: typing.Any) -> None:
-    """Every value of a configuration, or of options like it, has its field's type and lies within its bounds; never bools as numbers."""
+    """Every value has its field's type and lies within its bounds; never bools as numbers."""
     for option in fields(config):
         value, kind = option.value, option.type
         if choices := typing.get_args(kind):  # of a Literal

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -33,9 +33,7 @@ from svea.results.tables import (
     ABOUT,
     SPREAD,
     Cell,
-    Column,
     Record,
-    Row,
     Table,
     cell,
     list_results,
@@ -50,8 +48,6 @@ from svea.runs.load import ABOUT as ABOUT_RUN
 from svea.studies import PlannedRun
 
 MEAN = "mean of tasks"
-
-
 TABLE_1 = ("color_hard", "video_easy")
 MEASURES: dict[str, tuple[str, Callable[[Run, str], float]]] = {
     "return": ("return", lambda run, mode: mean_of(run.finals(mode))),
@@ -158,15 +154,14 @@ class ExperimentResults:
             found.append(f"few seeds: {min(present)} where the paper has {published.SEEDS}")
         groups = [Group(tuple(runs), "") for runs in self.runs.values() if runs]
         lines = {line for group in groups for line in caveats_of(group)}
-        return found + sorted(
-            line for line in lines if not line.startswith("few seeds") and self._concerns(line)
-        )
-
-    def _concerns(self, caveat: str) -> bool:
-        """Whether a caveat about pictures is about a mode that is shown here."""
-        modes, colon, rest = caveat.rpartition(": generated data")
         shown = {"train", *self.experiment.modes}
-        return not colon or not rest or any(mode in shown for mode in modes.split(", "))
+        for line in sorted(lines):
+            # One about pictures begins with its modes.
+            modes, of_pictures, rest = line.rpartition(": generated data")
+            is_elsewhere = of_pictures and rest and shown.isdisjoint(modes.split(", "))
+            if not is_elsewhere and not line.startswith("few seeds"):
+                found.append(line)
+        return found
 
 
 def gather(experiment: Experiment, edition: Edition, runs: Path) -> ExperimentResults:
@@ -263,44 +258,36 @@ def _page(found: ExperimentResults, shown: Sequence[Table], pictures: Sequence[s
 
 def tables(found: ExperimentResults) -> Iterator[Table]:
     """One table per mode: tasks by settings, or settings by modes for a single task."""
-    one = found.experiment
+    one, settings = found.experiment, found.experiment.settings
+    names = [setting.label for setting in settings]
     if one.kind == "q-gap":
-        gaps = figures.analysed(found.of(one.settings[0]), "q-gap", "augment", "gap")
-        shown = {k: mean_std(*stats.mean_and_std(v), significant) for k, v in gaps.items()}
-        yield _table("augmentation", ["gap"], {name: [Cell(text)] for name, text in shown.items()})
+        gaps = figures.analysed(found.of(settings[0]), "q-gap", "augment", "gap")
+        yield Table.of("", [{"augmentation": k, "gap": _measured(v)} for k, v in gaps.items()])
     elif one.kind == "mean-intensities":
-        heads = [mode.partition(":")[2] for mode in one.modes]
-        rows = {s.label: [_mean_cell(found, s, mode) for mode in one.modes] for s in one.settings}
-        yield _table(MEAN, heads, rows)
+        heads = {mode: mode.partition(":")[2] for mode in one.modes}
+        cells = [{heads[m]: _mean_cell(found, s, m) for m in one.modes} for s in settings]
+        yield _table(MEAN, names, cells)
     elif len(one.tasks) == 1:
         (task,) = one.tasks
-        rows = {s.label: [_cell(found, task, s, mode) for mode in one.modes] for s in one.settings}
-        yield _table(task, one.modes, rows)
+        cells = [{mode: _cell(found, task, s, mode) for mode in one.modes} for s in settings]
+        yield _table(task, names, cells)
     else:
-        heads = [setting.label for setting in one.settings]
         for mode in one.modes:
-            rows = {t: [_cell(found, t, s, mode) for s in one.settings] for t in one.tasks}
-            yield _table(mode, heads, rows)
+            cells = [{s.label: _cell(found, t, s, mode) for s in settings} for t in one.tasks]
+            yield _table(mode, one.tasks, cells)
     for measure in MEASURED.get(one.kind, ()):
-        rows = {
-            s.label: [_measured_cell(found.scores(t, s, measure)) for t in one.tasks]
-            for s in one.settings
-        }
-        yield _table(MEASURES[measure][0], one.tasks, rows)
+        scores = [{t: _measured(found.scores(t, s, measure)) for t in one.tasks} for s in settings]
+        yield _table(MEASURES[measure][0], names, scores)
 
 
-def _measured_cell(scores: Sequence[float]) -> Cell:
-    """A number of each finished run, over seeds; the paper has curves of it alone."""
-    middle, std = stats.mean_and_std(scores)
-    return Cell(mean_std(middle, std, significant), value=middle)
-
-
-def _table(corner: str, heads: Sequence[str], rows: dict[str, list[Cell]]) -> Table:
+def _table(corner: str, names: Iterable[str], cells: Iterable[Mapping[str, Cell | str]]) -> Table:
     """A table with what its rows are in the corner."""
-    columns = (Column(corner, kind="text"), *(Column(head) for head in heads))
-    titles = [column.title for column in columns]
-    lines = [dict(zip(titles, (Cell(k), *cells), strict=True)) for k, cells in rows.items()]
-    return Table(corner, "", columns, tuple(map(Row, lines)))
+    return Table.of("", [{corner: name, **row} for name, row in zip(names, cells, strict=True)])
+
+
+def _measured(scores: Sequence[float]) -> str:
+    """A number of each finished run, over seeds; the paper has curves of it alone."""
+    return mean_std(*stats.mean_and_std(scores), significant)
 
 
 def _cell(found: ExperimentResults, task: str, setting: Setting, mode: str) -> Cell:
@@ -314,7 +301,7 @@ def _mean_cell(found: ExperimentResults, setting: Setting, mode: str) -> Cell:
     tasks = found.experiment.tasks
     ours = float(np.mean([found.mean(task, setting, mode) for task in tasks]))
     paper = _papers_mean(found, setting, mode, tasks)
-    return Cell(number(ours), paper=ABOUT + number(paper.mean) if paper else "", value=ours)
+    return Cell(number(ours), paper=ABOUT + number(paper.mean) if paper else "")
 
 
 def _papers_mean(

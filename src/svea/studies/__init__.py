@@ -156,22 +156,16 @@ def _require_exports(study: Study, states: list[RunState]) -> None:
     waiting = [state for state in states if state.progress.left["exported"]]
     for folder in {state.run.export for state in waiting}:
         if Path(folder).resolve() == (study.folder / "runs").resolve():
-            raise UserError(
-                f"export is {folder!r}, where this study keeps its runs; name another folder"
-            )
+            raise UserError(f"export is {folder!r}, where this study keeps its runs; name another")
         try:
             make_folder(Path(folder))
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
-            raise UserError(
-                f"export is {folder!r}, which cannot be written: {error.strerror}; name another "
-                "place, or fix the permissions"
-            ) from error
+            raise UserError(f"export is {folder!r}, which cannot be written: {error}") from error
     if taken := [state.run for state in waiting if export_is_taken(state)]:
         raise UserError(
-            f"{taken[0].export_folder} holds something other than the agent of that run, and is "
-            f"never overwritten ({len(taken)} such in all); move it away, or name another folder "
-            "to export to"
+            f"{taken[0].export_folder} holds something other than the agent of that run "
+            f"({len(taken)} such in all); move it away, or export to another folder"
         )
 
 

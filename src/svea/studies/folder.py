@@ -18,10 +18,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from svea.core import files
-from svea.core.errors import LARGEST, UserError
+from svea.core.errors import UserError
 from svea.core.files import read_json, replace_json
 from svea.core.importing import is_import_path, require_trust
 from svea.core.seeds import episodes_of_all
@@ -92,9 +92,7 @@ class Study:
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
             replace_json(self.folder / "study.json", content)
         except OSError as error:
-            raise UserError(
-                f"cannot write the study {self.folder}: {error}; name another --out"
-            ) from error
+            raise UserError(f"cannot write {self.folder}: {error}; name another --out") from error
         (self.folder / "cancel").unlink(missing_ok=True)
 
     def cancel(self) -> None:
@@ -133,9 +131,8 @@ def open_study(
                 "Give the same options to continue it, or another --out"
             )
     if existing.title != title if existing.title else not same:
-        of = f" ({existing.title})" if existing.title else ""
         raise UserError(
-            f"{folder} holds another study{of} of {len(known)} runs, none of them among these; "
+            f"{folder} holds another study {existing.title!r} of {len(known)} runs; "
             "name another --out"
         )
     return study
@@ -279,8 +276,7 @@ def read_progress(study: Path, run: PlannedRun) -> Progress:
     folder = run_folder(study, run)
     lines = _last_lines(folder / layout.METRICS)
     newest = next(_records(reversed(lines)), {})
-    found = _records(line for line in lines if b'"return_mean"' in line)
-    evaluations = [record for record in found if _is_number(record.get("return_mean"))]
+    evaluations = list(_records(line for line in lines if b'"return_mean"' in line))
     evaluated = evaluations[-1]["decision"] if evaluations else -1
     saved = layout.newest_checkpoint(folder)
     # Without evaluations during training, none is waited for.
@@ -294,10 +290,8 @@ def read_progress(study: Path, run: PlannedRun) -> Progress:
             name for name in run.analyses if not layout.analysis_file(folder, name).exists()
         ),
     }
-    seconds = newest.get("seconds")
-    seconds = seconds if _is_number(seconds) and seconds > 0 else None
-    returns = {str(record.get("mode")): record["return_mean"] for record in evaluations}
-    return Progress(newest.get("decision", 0), seconds, returns, saved, left)
+    returns = {record["mode"]: record["return_mean"] for record in evaluations}
+    return Progress(newest.get("decision", 0), newest.get("seconds"), returns, saved, left)
 
 
 def export_is_taken(state: RunState) -> bool:
@@ -355,14 +349,7 @@ def _last_lines(path: Path) -> list[bytes]:
 
 def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The lines of a log that are whole."""
-    for record in map(files.parse_line, lines):
-        if record is not None and _is_number(record.get("decision")):
-            yield record
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value can be calculated with: finite, and not larger than any that we write."""
-    return isinstance(value, int | float) and abs(value) <= LARGEST
+    return filter(None, map(files.parse_line, lines))
 
 
 # The journals -------------------------------------------------------------------------------------

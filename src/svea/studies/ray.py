@@ -32,10 +32,7 @@ LOST_TASKS = 10  # how often Ray may lose one run's task
 def require(resources: Resources) -> None:
     """Refuse, before anything starts, where Ray is not installed or its cluster not reachable."""
     if resources.time_limit != "auto":
-        raise UserError(
-            f"time_limit is {resources.time_limit!r}, but --on ray has none; leave it out, or use "
-            "--on local"
-        )
+        raise UserError(f"time_limit is {resources.time_limit!r}; --on ray has none: leave it out")
     require_package("ray", "ray")
     address = _address(resources)
     if address in ("", "auto", "local"):
@@ -47,8 +44,7 @@ def require(resources: Resources) -> None:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except OSError as error:
         raise UserError(
-            f"no Ray cluster answers at {address}: {error}. `ray start --head` on its first "
-            "machine prints the address; without --address one is started here"
+            f"no Ray cluster answers at {address}: {error}. `ray start --head` prints the address"
         ) from error
 
 

@@ -55,17 +55,12 @@ def require(resources: Resources) -> None:
     """Refuse, before anything starts, where SLURM or submitit is missing."""
     require_package("submitit", "slurm")
     if not shutil.which("sbatch"):
-        raise UserError(
-            "no SLURM here: the program sbatch is not found. Start the study on a login node, or "
-            "use --on local or --on ray"
-        )
+        raise UserError("no SLURM here: sbatch is not found. Start the study on a login node")
     seconds = resources.seconds(TIME_LIMIT)
     if seconds == float("inf") or seconds < 60:
         raise UserError(f"time_limit is {resources.time_limit!r}; allowed for SLURM: 1m or more")
     if resources.gpus > 0 and resources.gpus != int(resources.gpus):
-        raise UserError(
-            f"gpus is {resources.gpus:g}, but SLURM gives whole GPUs to a job; allowed: 0, 1, ..."
-        )
+        raise UserError(f"gpus is {resources.gpus:g}; allowed for SLURM: whole ones, 0, 1, ...")
     _queued()
 
 
