@@ -275,8 +275,8 @@ def test_the_command_stops_by_its_time_and_says_so(tmp_path, monkeypatch, capsys
 
 
 @pytest.mark.parametrize("part", ["train", "export"])
-@pytest.mark.parametrize("names", [[], ["walker"], ["walker_walk-svea-conv-s0"] * 2])
-def test_runs_are_named_once(part, names, tmp_path, capsys):
+@pytest.mark.parametrize("names", [[], ["walker"]])
+def test_runs_are_named_that_there_are(part, names, tmp_path, capsys):
     open_study(tmp_path / "s", short()).save()
     assert cli.main(["sweep", part, str(tmp_path / "s"), *names]) == 2
     assert all(name in capsys.readouterr().err for name in names[:1])

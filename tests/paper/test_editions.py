@@ -187,13 +187,11 @@ def test_what_was_shown_by_chance_is_called_so() -> None:
     assert 0.02 < 1 - words.count("undecided") / len(words) < 0.08
 
 
-def test_a_forecast_is_arithmetic_and_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forecast_is_of_updates_and_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
     from svea.paper import forecast
 
     runs = Paper(edition="mini", seeds="0").runs("fig-vit")
-    one = {"ms": 10.0, "gflop": 2.0, "method": "svea"}
-    monkeypatch.setattr(forecast, "time_update", lambda *_, **__: one)
-    monkeypatch.setattr(forecast, "_gflop", lambda config: 4.0)
+    monkeypatch.setattr(forecast, "time_update", lambda *_, **__: {"ms": 20.0})
     rows = [{"task": task, "ms": 2.0} for task in MINI.sizes["tasks"]]
     monkeypatch.setattr(forecast, "time_environments", lambda *_, **__: rows)
     clock, half = itertools.count(), itertools.count(0, 0.5)  # another program has half of a core

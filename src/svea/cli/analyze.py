@@ -151,10 +151,5 @@ def _show(analyse: Callable[..., analyses.Analysed], *what: Any, **options: Any)
     return print_results(table, problems=problems)
 
 
-PARTS = {
-    "q-variance": q_variance,
-    "q-gap": q_gap,
-    "walltime": walltime,
-    "saliency": saliency,
-    "tid": tid,
-}
+ALL = (q_variance, q_gap, walltime, saliency, tid)
+PARTS = {part.__name__.replace("_", "-"): part for part in ALL}

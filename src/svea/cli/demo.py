@@ -79,10 +79,7 @@ def film(run: Path, again: bool = False) -> str:
 
 
 def show_zoo(page: Path, is_all: bool = False) -> list[Path]:
-    """An episode of each agent in its training world and in another, and a page about them.
-
-    Where this is all there is to show, it is an error that no agent can be shown.
-    """
+    """Play each agent in two worlds, for a page; where `is_all`, one has to be there."""
     from svea.core.files import make_folder
     from svea.results.report import report
     from svea.runs import zoo

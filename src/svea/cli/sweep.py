@@ -208,9 +208,7 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
     for name in names:
         if name not in planned:
             raise unknown_name("run of this study", name, planned)
-        if names.count(name) > 1:
-            raise UserError(f"run {name} is named {names.count(name)} times; name each run once")
-    chosen = [planned[name] for name in names]
+    chosen = [planned[name] for name in dict.fromkeys(names)]
     for run in chosen:
         require_trust(own_modules(run.values), study)
     return found, chosen
@@ -334,10 +332,7 @@ def _print_end(study: Study, states: Sequence[RunState], limit: float) -> int:
 
 @contextmanager
 def shown(study: Study) -> Iterator[Callable[[], None]]:
-    """Show progress: a live table on a terminal, a line per change elsewhere.
-
-    It is up to date after each call of what this yields, if it is time to read the folders again.
-    """
+    """Show progress with each call of what this yields: a live table, or a line per change."""
     screen, next_read, last_counts = console(), 0.0, ""
 
     def refresh(now: bool = False) -> None:

@@ -186,10 +186,7 @@ class Player:
         return as_jpeg(self.env.render())
 
     def seen(self) -> list[bytes]:
-        """RGB bytes of the frames that the agent sees, (3, H, W, 3), oldest first.
-
-        And of the newest with what is laid over it, (H, W, 3), if anything is.
-        """
+        """RGB bytes of the frames it sees, (3, H, W, 3), and of the newest with its overlay."""
         assert self.episode is not None
         given = torch.as_tensor(self.episode.observation)[None]
         if self.agent is not None:

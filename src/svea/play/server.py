@@ -29,8 +29,7 @@ from starlette.types import Send as ASGISend
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from svea.core.errors import SveaError, UserError, WorkerError, between
-from svea.core.importing import where_raised
+from svea.core.errors import SveaError, UserError, between
 from svea.core.terminal import Steps, warn
 from svea.data.clips import data_folder
 from svea.envs import check_task
@@ -272,8 +271,8 @@ def listen(host: str, port: int) -> socket.socket:
         return made
     except OSError as error:
         raise UserError(
-            f"cannot listen on {host}, port {port}: {error.strerror or error}. Allowed: an address "
-            "of this machine and a free port (--port 0 takes one)"
+            f"cannot listen on {host}, port {port}: {error.strerror or error}; allowed: an address "
+            "of this machine and a free port, such as 0"
         ) from error
 
 
@@ -349,10 +348,8 @@ def serve(
         shown = f"[{shown}]" if ":" in shown else shown
         address = f"http://{shown}:{made.getsockname()[1]}/{playground.token}/{end}"
         if host not in ("127.0.0.1", "localhost", "::1"):
-            warn(
-                f"listening on {host}: anyone who can reach this machine and knows the address can "
-                "watch and use the page. It is not encrypted."
-            )
+            warn(f"listening on {host}: anyone who can reach this machine and knows the address "
+                 "can use the page; it is not encrypted")  # fmt: skip
         server = make_server(playground, host)
         with contextlib.suppress(KeyboardInterrupt):  # the way to end it
             asyncio.run(run(server, playground, made, lambda: on_ready(address)))
@@ -363,15 +360,12 @@ def choose_agents(
 ) -> tuple[list[AgentSlot], list[str]]:
     """Who plays, and in which tasks; what cannot be read is refused before anything starts."""
     if not 1 <= len(runs) + random <= MOST_AGENTS:
-        raise UserError(
-            f"{len(runs) + random} agents; allowed: 1 to {MOST_AGENTS} runs, exports or agents of "
-            "the zoo, --random included, e.g. svea play zoo:walker_walk-svea"
-        )
+        raise UserError(f"{len(runs) + random} agents; allowed: 1 to {MOST_AGENTS}")
     if task:
         check_task(task)
     tasks = [task] if task else [load_config(run).task for run in runs]
     if not tasks:
-        raise UserError("the random policy needs a task: name a run, or give --task walker_walk")
+        raise UserError("the random policy needs a task: give --task walker_walk, or a run")
     chosen = [(run, task) for run in runs] + ([("", tasks[0])] if random else [])
     return [AgentSlot(run, other, data_dir, device, rows) for run, other in chosen], tasks
 
@@ -379,6 +373,7 @@ def choose_agents(
 def check_agents(slots: Sequence[AgentSlot]) -> None:
     """Load each agent and make its environment once, on the CPU, as a page would later."""
     with Steps("agents", len(slots)) as steps:
+        from svea.evaluation.play import naming_users_code
         from svea.play.player import Player  # needs torch, which takes seconds
         from svea.speed import choose_device
 
@@ -387,14 +382,10 @@ def check_agents(slots: Sequence[AgentSlot]) -> None:
             steps.doing(f"loading {name}")
             choose_device(slot.device)
             try:
-                Player(dataclasses.replace(slot, device="cpu"), DEFAULT).close()
+                with naming_users_code(slot.task or slot.run):
+                    Player(dataclasses.replace(slot, device="cpu"), DEFAULT).close()
             except UserError as error:
                 raise error if name in str(error) else UserError(f"{name}: {error}") from error
-            except SveaError:
-                raise
-            except Exception as error:  # of a user's environment
-                what = f"{slot.task or slot.run} cannot be played: {type(error).__name__}: {error}"
-                raise WorkerError(f"{what} {where_raised(error)}".strip()) from error
 
 
 def fragment(setting: str) -> str:
@@ -407,8 +398,6 @@ def fragment(setting: str) -> str:
     if not setting:
         return ""
     if len(end) > 2000 or not end.isprintable() or " " in end or "=" not in end:
-        raise UserError(
-            f"setting is {setting[:60]!r}; allowed: a link that the page made, or what follows its "
-            "#, such as mode=video_hard&noise=0.1"
-        )
+        allowed = "a link that the page made, or what follows its #, such as mode=video_hard"
+        raise UserError(f"setting is {setting[:60]!r}; allowed: {allowed}")
     return f"#{end}"

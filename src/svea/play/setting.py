@@ -75,10 +75,7 @@ class Setting(Adjustments):
         return self.mode_name, *(getattr(self, f.name) for f in dataclasses.fields(Adjustments))
 
     def mode_in(self, task: str) -> tuple[str, dict[str, Any], str]:
-        """The mode for a task, its options, and why it is another one if it is.
-
-        Agents of different tasks share a page, and not every task has every mode.
-        """
+        """The mode for a task, its options, and why it is another one, if it is."""
         try:
             return *parse_mode(self.mode_name, task), ""
         except UserError as error:
@@ -101,10 +98,7 @@ def grouped_modes(tasks: Collection[str]) -> dict[str, list[str]]:
 
 
 def read_setting(given: Any, clips: Collection[str], base: Setting = DEFAULT) -> Setting:
-    """Check some of the fields, which a page sent or a link says; the rest are those of `base`.
-
-    A page chooses modes and clips among those that there are by name.
-    """
+    """Check some of the fields, which a page sent or a link says; the rest are those of `base`."""
     if not isinstance(given, dict):
         raise UserError(f"a setting is {type(given).__name__}; it must be an object.")
     for name in given.keys() - OPTIONS.keys():

@@ -226,10 +226,7 @@ class RunState:
 
     @property
     def made(self) -> int:
-        """Decisions with an update: those of a warm-up follow at its end and take another time.
-
-        A run that is all warm-up has nothing else to be timed by.
-        """
+        """Decisions with an update: those of a warm-up take another time, unless it is all."""
         at, config = self.progress.decision, self.run.config
         return 0 if at <= config.warmup < config.decisions else at
 
