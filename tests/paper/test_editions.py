@@ -15,7 +15,7 @@ from svea import cli, studies
 from svea.config.modes import ROBOT_TASKS
 from svea.core.errors import UserError
 from svea.paper import Paper
-from svea.paper.claims import CLAIMS, Claim, Difference, t_quantile, verdicts
+from svea.paper.claims import CLAIMS, Claim, Difference, verdicts
 from svea.paper.experiments import EDITIONS, EXPERIMENTS, PAPER, Edition
 from svea.paper.pages import DRAWN, gather
 from svea.studies import Grid
@@ -150,13 +150,6 @@ def test_the_variance_and_the_area_have_tables(tmp_path: Path) -> None:
     variance = next(v for text, v in decided.items() if "varies more" in text)
     # three tasks, each 4 and 5: an error of sqrt(3 x 0.5 / 2) / 3, with 3 degrees of freedom
     assert variance.smallest == f"{3.182446 * 0.75**0.5 / 3:.3g}" and variance.word == "holds"
-
-
-@pytest.mark.parametrize(
-    ("freedom", "expected"), [(1, 12.706), (2, 4.303), (4, 2.776), (7.5, 2.334), (30, 2.042)]
-)
-def test_t_quantiles_are_those_of_tables(freedom: float, expected: float) -> None:
-    assert t_quantile(freedom) == pytest.approx(expected, abs=2e-3)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import json
 import random
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -302,23 +301,6 @@ def test_silent_connections_do_not_keep_a_page_out(door: Door, monkeypatch: pyte
         assert "did not start" in reason_of(silent)
 
 
-def test_connections_without_a_request_are_closed(door: Door, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(servers, "REQUEST_SECONDS", 0.5)
-    held = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(30)]
-    for each in held[::2]:
-        each.sendall(b"GET / HTTP/1.1\r\nHost: ")  # and nothing more
-    with door.connect() as line:
-        start(line)
-        for each in held:
-            each.settimeout(20)
-            assert each.recv(100) == b"", "closed"
-            each.close()
-        until(line, "picture")
-        time.sleep(0.6)
-        line.send('{"do": "reset"}')  # a page that has begun stays
-        wait_for(lambda: StandIn.asked.count("begin") >= 2)
-
-
 @pytest.mark.parametrize("asked", ["GET /x/", "OPTIONS *", "GET foo", "CONNECT a.example:1"])
 def test_a_refusal_closes_the_connection(door: Door, asked: str):
     with socket.create_connection(("127.0.0.1", door.port), timeout=20) as line:
@@ -366,7 +348,7 @@ def test_the_terminal_says_why_no_agent_is_left(door, monkeypatch, capsys):
 
 def test_a_page_is_told_how_long_its_film_is(door: Door, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sessions, "FILM_SECONDS", 1.0)
-    monkeypatch.setattr(sessions.Films, "write", lambda self, film: (0, "a.mp4"))
+    monkeypatch.setattr(sessions.Film, "write", lambda self, path: None)
     with door.connect() as line:
         start(line)
         line.send('{"do": "record"}')

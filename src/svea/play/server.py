@@ -15,6 +15,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -27,7 +28,6 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope
 from starlette.types import Send as ASGISend
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from svea.core.errors import SveaError, UserError, between
 from svea.core.terminal import Steps, warn
@@ -35,7 +35,7 @@ from svea.data.clips import data_folder
 from svea.envs import check_task
 from svea.envs.looks.colors import load_settings
 from svea.envs.looks.live import find_clips, to_text
-from svea.play.session import Films, Session
+from svea.play.session import Session
 from svea.play.setting import (
     DEFAULT,
     LONGEST_MESSAGE,
@@ -43,14 +43,11 @@ from svea.play.setting import (
     AgentSlot,
     grouped_modes,
     read_message,
-    read_setting,
 )
 from svea.runs.load import load_config
 
 HELLO_SECONDS = 10.0
 """A page that has not asked to start by then is closed."""
-REQUEST_SECONDS = 10.0
-"""A connection that has sent no whole request by then is closed."""
 MOST_CONNECTIONS = 256
 MOST_AGENTS = 4
 PAGE = {
@@ -73,20 +70,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-
-class FirstRequestTimeout(H11Protocol):
-    """uvicorn's protocol, which by itself waits forever for the first request."""
-
-    def connection_made(self, transport: Any) -> None:
-        """Begin to wait."""
-        super().connection_made(transport)
-        self.loop.call_later(REQUEST_SECONDS, self._give_up, transport)
-
-    def _give_up(self, transport: asyncio.Transport) -> None:
-        """Close, unless a request has come."""
-        if getattr(self, "scope", None) is None:
-            transport.close()
 
 
 class Guard:
@@ -151,10 +134,8 @@ class Playground:
     token: str = dataclasses.field(default_factory=lambda: secrets.token_urlsafe(24))
 
     sessions: set[Session] = dataclasses.field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        """Films go next to the first run."""
-        self.films = Films(next((slot.run for slot in self.slots if slot.run), ""))
+    films: list[Path] = dataclasses.field(default_factory=list)
+    """Those that were recorded; a page asks for one by its number."""
 
     def app(self, hosts: frozenset[str], any_address: bool = False) -> ASGIApp:
         """The guarded application."""
@@ -175,7 +156,7 @@ class Playground:
 
     async def film(self, request: Request) -> Response:
         """A film that this server has written, by its number."""
-        by_name = {str(number): path for number, path in enumerate(self.films.paths)}
+        by_name = {str(number): path for number, path in enumerate(self.films)}
         path = by_name.get(request.path_params["number"])
         if path is None:
             return PlainTextResponse("not found", 404, HEADERS)
@@ -191,13 +172,12 @@ class Playground:
                 first = await self._hear(socket)
             if first["do"] != "start":
                 raise UserError('the first message must be "start".')
-            setting = read_setting(first.get("setting", {}), self.clips)
             if len(self.sessions) >= self.most_pages:
                 await socket.close(BUSY, f"{self.most_pages} pages are open already")
                 return
             session = Session(self.slots, self.clips, self.films, socket)
             self.sessions.add(session)  # nothing waits between their count and this
-            session.hear({"do": "set", "setting": dataclasses.asdict(setting)})
+            session.hear({"do": "set", "setting": first.get("setting", {})})
             await self._serve(socket, session)
         except UserError as error:
             await _close(socket, POLICY, str(error))
@@ -288,7 +268,7 @@ def make_server(playground: Playground, host: str) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         lifespan="off",
-        http=FirstRequestTimeout,
+        http="h11",
         ws="websockets-sansio",
         ws_max_size=LONGEST_MESSAGE,
         ws_per_message_deflate=False,

@@ -15,7 +15,7 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -272,8 +272,9 @@ def read_progress(study: Path, run: PlannedRun) -> Progress:
     """How far a run of a study is: its newest checkpoint, and the end of its log."""
     folder = run_folder(study, run)
     lines = _last_lines(folder / layout.METRICS)
-    newest = next(_records(reversed(lines)), {})
-    evaluations = list(_records(line for line in lines if b'"return_mean"' in line))
+    newest = next(filter(None, map(files.parse_line, reversed(lines))), {})
+    evaluated_in = [line for line in lines if b'"return_mean"' in line]
+    evaluations = list(filter(None, map(files.parse_line, evaluated_in)))  # a half line is left out
     evaluated = evaluations[-1]["decision"] if evaluations else -1
     saved = layout.newest_checkpoint(folder)
     # Without evaluations during training, none is waited for.
@@ -342,11 +343,6 @@ def _last_lines(path: Path) -> list[bytes]:
         return tail.splitlines()[len(tail) == TAIL_BYTES :]  # the first may have begun before
     except OSError:
         return []
-
-
-def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The lines of a log that are whole."""
-    return filter(None, map(files.parse_line, lines))
 
 
 # The journals -------------------------------------------------------------------------------------
