@@ -202,8 +202,7 @@ def test_the_real_data(data_dir):
     assert "video_hard 100 of 100 clips" in doctor.check_data(data_dir).value
 
 
-@pytest.mark.parametrize("columns", [80, 0])
-def test_lines_say_what_json_says_and_fit_a_terminal(healthy, capsys, monkeypatch, columns):
+def test_lines_say_what_json_says(healthy, capsys):
     healthy["numpy"] = "1.26.4"
     assert doctor.run(["--json"]) == errors.UserError.exit_code
     report = json.loads(capsys.readouterr().out)
@@ -212,12 +211,8 @@ def test_lines_say_what_json_says_and_fit_a_terminal(healthy, capsys, monkeypatc
     assert [(check["name"], check["cure"]) for check in problems] == [
         ("numpy", "pip install 'numpy>=2'")
     ]
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: columns > 0)
     doctor.run([])
-    out = capsys.readouterr().out
-    assert all(len(line) <= columns or "/" in line for line in out.splitlines() if columns)
-    words = " ".join(out.split())
+    words = " ".join(capsys.readouterr().out.split())
     for check in report["checks"]:
         assert f"{check['status']} {check['name']} {' '.join(check['value'].split())}" in words
     assert "fix: pip install 'numpy>=2'" in words and words.endswith("yet: fix numpy")

@@ -38,9 +38,7 @@ Runs = Annotated[
         "agents of the zoo, zoo:NAME."
     ),
 ]
-Run = Annotated[
-    Positional[Path], _help(help="folder made by `svea train` or `svea export`, or zoo:NAME.")
-]
+Run = Annotated[Positional[Path], _help(help="made by `svea train` or `svea export`, or zoo:NAME.")]
 Device = Annotated[str, _help(help="auto, cuda, mps or cpu.")]
 DataDir = Annotated[str, _help(help="folder with benchmark data; overrides SVEA_DATA.")]
 Json = Annotated[bool, _help(help="print JSON.")]

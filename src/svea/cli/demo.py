@@ -166,9 +166,7 @@ def show_finding(folder: Path, seed: int) -> int:
 
     print(f"DrQ, DrQ with strong augmentation, and SVEA learn {FINDING_TASK} from pixels, a core")
     print("each; Ctrl-C saves, a repeat continues")
-    grids = [
-        Grid([FINDING_TASK], [method], [augment], [seed]) for method, augment in SIDES.values()
-    ]
+    grids = [Grid([FINDING_TASK], [one], [augment], [seed]) for one, augment in SIDES.values()]
     planned = plan_runs(grids, FINDING, modes=MODES, episodes=EPISODES)
     study = open_study(folder, planned, "finding")
     if code := run_study(study, EngineFlags(cpus=1.0)):
@@ -180,9 +178,7 @@ def show_finding(folder: Path, seed: int) -> int:
         steps.finish("filming")
         videos = film_together(runs, folder / "finding.mp4")
         steps.finish("writing the page")
-        page = report(
-            [*runs.values()], folder / "report.html", title="The finding, on this machine"
-        )
+        page = report([*runs.values()], folder / "report.html", title="The finding on this machine")
     means = {name: mean_returns(run, EPISODES) for name, run in runs.items()}
     print(f"\n{FINDING_TASK}, seed {seed}, mean return of {EPISODES} episodes, of at most 1,000")
     print(f"  {'':<12} training colours   colours never seen")

@@ -125,9 +125,7 @@ def sweep(
     if study is not None:
         grids, given = studies.read_study_file(study)
         if both := [*axes, *(name for name in settings if name in given)]:
-            raise UserError(
-                f"--{both[0]} is given next to the study file {study}; write it into the file"
-            )
+            raise UserError(f"--{both[0]} is given next to {study}; write it into that file")
         settings |= given
     elif tasks:
         grids = [studies.Grid(**axes)]

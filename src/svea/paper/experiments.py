@@ -268,9 +268,7 @@ def _resized(name: str, sizes: dict[str, Any]) -> Experiment:
     )
 
 
-EXPERIMENTS = {
-    name: Experiment.of(name, own) for name, own in read_table("experiments.toml").items()
-}
+EXPERIMENTS = {n: Experiment.of(n, own) for n, own in read_table("experiments.toml").items()}
 """The paper's, at its own size."""
 SIZES = read_table("editions.toml")
 """Of every edition but the paper's."""

@@ -130,17 +130,14 @@ class ExperimentResults:
         cells = itertools.product(one.tasks, one.settings, one.modes)
         return [found for cell in cells if (found := self.result(*cell, unit)) is not None]
 
-    def of(self, setting: Setting, tasks: Iterable[str] | None = None) -> list[Run]:
+    def of(self, setting: Setting, tasks: Sequence[str] = ()) -> list[Run]:
         """The runs of a setting, on some tasks or all."""
-        wanted = self.experiment.tasks if tasks is None else tasks
+        wanted = tasks or self.experiment.tasks
         return [run for task in wanted for run in self.runs.get((task, setting), [])]
 
-    def groups(
-        self, tasks: Iterable[str] | None = None, settings: Sequence[Setting] = ()
-    ) -> list[Group]:
+    def groups(self, tasks: Sequence[str] = (), settings: Sequence[Setting] = ()) -> list[Group]:
         """The runs of each setting that has any, over tasks: what curves are drawn of."""
-        wanted = settings or self.experiment.settings
-        found = {setting: self.of(setting, tasks) for setting in wanted}
+        found = {one: self.of(one, tasks) for one in settings or self.experiment.settings}
         return [Group(tuple(runs), setting.label) for setting, runs in found.items() if runs]
 
     @property

@@ -225,13 +225,10 @@ class Playground:
     @staticmethod
     async def _hear(socket: WebSocket) -> dict[str, Any]:
         """The page's next message."""
-        event = await socket.receive()
-        if event["type"] != "websocket.receive":
-            raise WebSocketDisconnect(event.get("code", 1005))
-        text = event.get("text")
-        if text is None:
-            raise UserError("a message is binary; it must be text.")
-        return read_message(text)
+        try:
+            return read_message(await socket.receive_text())
+        except KeyError:
+            raise UserError("a message is binary; it must be text.") from None
 
 
 async def _close(socket: WebSocket, code: int, reason: str) -> None:

@@ -34,6 +34,7 @@ ENGINES = {
     "slurm": "svea.studies.slurm",
 }
 MOST = 10_000  # of what can be asked for
+Runs = Sequence[PlannedRun]
 
 # Generous allowances for what a run needs in addition to its replay; --jobs and --gpus override.
 RUN_BYTES = 2_000_000_000  # main memory: torch, environments
@@ -100,9 +101,7 @@ def require(resources: Resources) -> None:
     """Nothing is needed beyond this machine."""
 
 
-def run_study(
-    study: Study, runs: Sequence[PlannedRun], resources: Resources, refresh: Callable[[], None]
-) -> None:
+def run_study(study: Study, runs: Runs, resources: Resources, refresh: Callable[[], None]) -> None:
     """Supervise runs until each is done or failed, the study is cancelled, or its time is up."""
     end = time.monotonic() + resources.seconds("none")
     stopping = threading.Event()  # this driver's own: another may work on the same study
@@ -111,7 +110,7 @@ def run_study(
     for slot in slots:
         free.put(slot)
 
-    def work_on(group: Sequence[PlannedRun]) -> None:
+    def work_on(group: Runs) -> None:
         slot = free.get()
         # On a GPU agents are played at once: twelve kept 16 cores busy, which the groups share.
         at_once = max(len(group), 3 * usable_cores() // 4 // len(slots)) if GPU in slot else 1

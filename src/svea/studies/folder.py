@@ -120,12 +120,10 @@ def open_study(
     known = {run.name: run for run in existing.runs}
     same = [run for run in runs if run.name in known]
     for run in same:
-        before, now = known[run.name].values, run.values
-        names = [n for n in sorted({**before, **now}) if before.get(n) != now.get(n)]
+        old, new = known[run.name].values, run.values
+        names = [n for n in sorted({**old, **new}) if old.get(n) != new.get(n)]
         if names:
-            words = [
-                f"{n} {before.get(n, 'default')} there, {now.get(n, 'default')} here" for n in names
-            ]
+            words = [f"{n} {old.get(n, 'unset')} there, {new.get(n, 'unset')} here" for n in names]
             raise UserError(
                 f"{folder} holds another study; its run {run.name} differs:\n  {', '.join(words)}\n"
                 "Give the same options to continue it, or another --out"
