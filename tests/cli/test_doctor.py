@@ -198,10 +198,6 @@ def test_data_that_is_incomplete_missing_or_not_data(tmp_path, monkeypatch):
     assert check.cure.startswith("svea data list") and "video_easy" in check.cure
 
 
-def test_the_real_data(data_dir):
-    assert "video_hard 100 of 100 clips" in doctor.check_data(data_dir).value
-
-
 def test_lines_say_what_json_says(healthy, capsys):
     healthy["numpy"] = "1.26.4"
     assert doctor.run(["--json"]) == errors.UserError.exit_code

@@ -59,15 +59,6 @@ def test_a_second_driver_says_who_works_on_the_study(tmp_path, monkeypatch, caps
     assert said[-1] == "1 run: 0 queued, 1 running, 0 done, 0 failed"
 
 
-def test_a_study_that_is_done_says_what_to_type_next(tmp_path, capsys):
-    study = open_study(tmp_path / "s", short())
-    study.save()
-    write_finished(study.folder, study.runs[0])
-    assert cli.main([*SWEEP, str(study.folder)]) == 0
-    next_verbs = f"next: `svea eval {study.folder}`, `svea report {study.folder}`\n"
-    assert next_verbs in capsys.readouterr().out
-
-
 def test_a_dry_run_lists_everything_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     grid = "--tasks walker_walk cartpole_swingup --methods svea drq --seeds 0-4"

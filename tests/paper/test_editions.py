@@ -222,12 +222,6 @@ def publish(root: Path, names: list[str]) -> None:
         (root / "results/mini" / run.name / "provenance.json").write_text(json.dumps(about))
 
 
-def test_the_page_without_runs_says_so(script: Any, tmp_path: Path) -> None:
-    text = script.page(tmp_path)
-    assert "No run is published yet" in text and "MINIATURE EDITION" in text
-    assert all(f"| {name} |" in text for name in MINI.experiments)
-
-
 def test_the_page_has_tables_claims_and_what_is_left(script: Any, tmp_path: Path) -> None:
     publish(tmp_path, ["fig-components"])
     text = script.page(tmp_path)

@@ -72,7 +72,7 @@ Verb = Callable[..., int | None]
 def parse(verb: Verb | dict[str, Verb], name: str, arguments: list[str]) -> int:
     """Let tyro read the arguments of a verb and call it; parts of one are listed without any."""
     read: Any = tyro.cli
-    command: Any = None
+    command: Any
     if isinstance(verb, dict):
         if not arguments:
             from svea.cli.printing import say

@@ -158,11 +158,9 @@ def check_updates() -> Check:
         return Check("updates", "no torch", install_hint())
     from svea.speed.device import choose_device, missing_for_compiling
 
+    compiled = "compiled: in C where it gains, as in preset quick"
     ways = {
-        "cpu": (
-            "compiled: in C where it gains, as in preset quick",
-            "install gcc, or fix what the reason names",
-        ),
+        "cpu": (compiled, "install gcc, or fix what the reason names"),
         "cuda": ("captured in CUDA graphs", "pip install triton"),
     }
     device = choose_device("auto")

@@ -12,6 +12,7 @@ from svea.cli.arguments import DataDir, Device, Modes, Out, Positional, Run, Tas
 from svea.cli.printing import collected, print_problems
 from svea.core.errors import UserError, install_hint
 from svea.core.files import output_file
+from svea.core.given import name_task
 from svea.core.terminal import Steps, starting
 
 
@@ -43,7 +44,6 @@ def watch(
         seed: of the evaluation whose first episode is shown.
         size: side of each picture in pixels.
     """
-    from svea.core.given import name_task
     from svea.runs import zoo
 
     with starting():
@@ -147,7 +147,6 @@ def play(
         missing = (error.name or "").partition(".")[0]
         cure = "install svea again" if missing == "svea" else install_hint("play")
         raise UserError(f"svea play needs {error.name}, which is not installed: {cure}") from None
-    from svea.core.given import name_task
 
     def ready(address: str) -> None:
         print(f"playing at {address}\nCtrl-C ends it", flush=True)

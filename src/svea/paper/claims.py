@@ -32,8 +32,6 @@ from svea.paper.pages import TABLE_1, ExperimentResults, gather, mean_of
 from svea.results.stats import mean_and_std
 
 Evidence = dict[str, ExperimentResults]
-CellMean = Callable[[str, Setting, str], float]
-"""The mean return of a task, setting and mode; nan where it is not known."""
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 CONFIDENCE = 0.95
 
@@ -203,7 +201,7 @@ def _benchmark(claim: Claim, evidence: Evidence) -> Verdict | None:
 
 
 def best_cells(
-    mean: CellMean,
+    mean: Callable[[str, Setting, str], float],
     table: Experiment = EXPERIMENTS["table1"],
     hard: Experiment = EXPERIMENTS["table-video-hard"],
 ) -> tuple[int, int]:

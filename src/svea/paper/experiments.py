@@ -62,11 +62,6 @@ class Setting:
         """Options other than method and augmentation."""
         return dict(self.options)
 
-    @property
-    def encoder(self) -> str:
-        """The trunk."""
-        return str(self.set.get("encoder", "cnn"))
-
 
 @dataclass(frozen=True)
 class Experiment:

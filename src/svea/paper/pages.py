@@ -56,10 +56,7 @@ MEASURES: dict[str, tuple[str, Callable[[Run, str], float]]] = {
         "mean of Table 1's modes",
         lambda run, _: float(np.mean([mean_of(run.finals(mode)) for mode in TABLE_1])),
     ),
-    "area": (
-        "area under the training curve",
-        lambda run, mode: mean_of(summary.areas([run], mode)),
-    ),
+    "area": ("area under the training curve", lambda r, mode: mean_of(summary.areas([r], mode))),
     "variance": (
         "variance of the Q-target",
         lambda run, _: mean_of(run.evaluation_curve(None, "q_target_variance").returns),
@@ -120,7 +117,7 @@ class ExperimentResults:
         """The paper's number, also where we have no run."""
         if setting.set.keys() - {"encoder"}:
             return None
-        who = (setting.method, setting.augment, setting.encoder)
+        who = (setting.method, setting.augment, setting.set.get("encoder", "cnn"))
         found = published.lookup(task, mode, *who)
         return found if found and found.unit == self.experiment.unit else None
 
@@ -212,24 +209,23 @@ def require_planned(folder: Path, planned: PlannedRun) -> None:
 def render(found: ExperimentResults, out: Path) -> tuple[Path, str]:
     """Write an experiment's page, pictures and numbers; returns the page and its text."""
     name = "-".join(filter(None, [found.experiment.name, found.edition.suffix]))
-    drawn = draw(found)
+    drawn = list(DRAWN[found.experiment.kind](found))
+    for _, figure, _ in drawn if found.edition.mark else ():  # not to be taken for the paper's size
+        note = f"{found.edition.mark}: not a replication"
+        figure.suptitle(note, x=0.985, ha="right", fontsize=9, color="#b00020")
     pictures = {f"{name}-{what}.png": plots.to_png(figure) for what, figure, _ in drawn}
     rows = [row for _, _, numbers in drawn for row in numbers]
     text = "\n".join(_page(found, list(tables(found)), list(pictures)))
-    about = {"experiment": found.experiment.name} | _about(found.edition)
+    edition: Record = {"edition": found.edition.name, "scale": found.edition.scale}
+    about = {"experiment": found.experiment.name, **edition, "caveats": found.caveats}
     contents: dict[str, bytes] = pictures | {
         f"{name}.md": text.encode(),
-        f"{name}.csv": records_to_csv([*rows, *_records(found)]).encode(),
-        f"{name}.json": files.to_json(about | {"caveats": found.caveats}),
+        f"{name}.csv": records_to_csv([*rows, *_records(found, edition)]).encode(),
+        f"{name}.json": files.to_json(about),
     }
     for file, content in contents.items():
         files.write_whole(out / file, content)
     return out / f"{name}.md", text
-
-
-def _about(edition: Edition) -> Record:
-    """What a file of numbers says of their edition."""
-    return {"edition": edition.name, "scale": edition.scale}
 
 
 def _page(found: ExperimentResults, shown: Sequence[Table], pictures: Sequence[str]) -> list[str]:
@@ -312,10 +308,10 @@ def _papers_mean(
     return replace(numbers[0], mean=float(np.mean([one.mean for one in numbers])), std=math.nan)
 
 
-def _records(found: ExperimentResults) -> Iterator[Record]:
+def _records(found: ExperimentResults, edition: Record) -> Iterator[Record]:
     """Every result unrounded, and the paper's numbers for which there is none yet."""
     one = found.experiment
-    about = {"what": f"final {one.unit}"} | _about(found.edition)
+    about = {"what": f"final {one.unit}"} | edition
     for task, setting, mode in itertools.product(one.tasks, one.settings, one.modes):
         result, paper = found.result(task, setting, mode), found.papers(task, setting, mode)
         if result is not None:
@@ -330,16 +326,6 @@ def _records(found: ExperimentResults) -> Iterator[Record]:
 
 Drawing = tuple[str, Figure, list[Record]]
 """A figure, its name, and the numbers that it alone shows."""
-
-
-def draw(found: ExperimentResults) -> list[Drawing]:
-    """The figures of an experiment."""
-    drawn = list(DRAWN[found.experiment.kind](found))
-    if found.edition.mark:  # a figure that cannot be taken for the paper's size
-        note = f"{found.edition.mark}: not a replication"
-        for _, figure, _ in drawn:
-            figure.suptitle(note, x=0.985, ha="right", fontsize=9, color="#b00020")
-    return drawn
 
 
 def _curves(found: ExperimentResults) -> Iterator[Drawing]:

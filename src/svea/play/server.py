@@ -76,11 +76,7 @@ class Guard:
     """Lets requests through that come from our own page, with the token; all others end here."""
 
     def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str], any_address: bool) -> None:
-        """Take what is guarded, the first part of every path, and this server's names.
-
-        Any number of an address may be one of them: another site may make a name point here, but
-        not a number.
-        """
+        """Take what is guarded, the first part of every path, and this server's names."""
         self._app, self._token = app, token
         self._hosts, self._any_address = hosts, any_address
 
@@ -118,7 +114,7 @@ class Guard:
             ipaddress.ip_address(name.strip("[]"))
         except ValueError:
             return False
-        return self._any_address
+        return self._any_address  # another site may make a name point here, but not a number
 
 
 @dataclasses.dataclass

@@ -111,7 +111,7 @@ class AgentProcess:
             )  # fmt: skip
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
         start: dict[str, Any] = {"slot": dataclasses.asdict(self.slot), "threads": self._threads}
-        answer = await self.ask("start", setting, seconds=START_SECONDS, **start)
+        answer = await self.ask("start", setting, **start)
         if "error" in answer.header:
             raise SveaError(answer.header["error"])
         self.about = answer.header["about"]
@@ -124,16 +124,10 @@ class AgentProcess:
         if child is not None:
             await asyncio.to_thread(child.end, END_SECONDS)
 
-    async def ask(
-        self,
-        do: str,
-        setting: Setting,
-        draw: bool = True,
-        seconds: float = ANSWER_SECONDS,
-        **more: Any,
-    ) -> Packet:
+    async def ask(self, do: str, setting: Setting, draw: bool = True, **more: Any) -> Packet:
         """Let it begin an episode, change the look, or decide; returns its answer."""
         assert self._writer is not None
+        seconds = START_SECONDS if do == "start" else ANSWER_SECONDS
         command = {"do": do, "agent": self.number, "setting": dataclasses.asdict(setting)}
         line = json.dumps(command | {"draw": draw} | more)
         try:
