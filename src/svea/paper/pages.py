@@ -254,8 +254,8 @@ def tables(found: ExperimentResults) -> Iterator[Table]:
     one, settings = found.experiment, found.experiment.settings
     names = [setting.label for setting in settings]
     if one.kind == "q-gap":
-        gaps = figures.analysed(found.of(settings[0]), "q-gap", "augment", "gap")
-        yield Table.of("", [{"augmentation": k, "gap": _measured(v)} for k, v in gaps.items()])
+        if gaps := figures.analysed(found.of(settings[0]), "q-gap", "augment", "gap"):
+            yield Table.of("", [{"augmentation": k, "gap": _measured(v)} for k, v in gaps.items()])
     elif one.kind == "mean-intensities":
         heads = {mode: mode.partition(":")[2] for mode in one.modes}
         cells = [{heads[m]: _mean_cell(found, s, m) for m in one.modes} for s in settings]

@@ -51,8 +51,8 @@ SMOOTH = 40  # pictures a second that are worth their time
 BUSY = 0.8  # share of the time between decisions that an agent may take
 
 
-def no_numbers() -> dict[str, list[Any]]:
-    """What has happened since the last picture, a value per decision: nothing."""
+def fresh_numbers() -> dict[str, list[Any]]:
+    """Where a value per decision goes until the next picture."""
     return {"returns": [], "q": [], "actions": []}
 
 
@@ -76,7 +76,7 @@ class Player:
             check_actions(self.agent, self._actions, self._choices, self.task)
         self._rows = parallel_environments(slot.rows, 30)
         self._shown = self.problem = ""
-        self.setting, self.numbers = setting, no_numbers()
+        self.setting, self.numbers = setting, fresh_numbers()
         self.episode: OneEpisode | None = None
         self.between: list[NDArray[np.uint8]] = []
         """Pictures between the last two decisions."""
@@ -123,7 +123,7 @@ class Player:
 
     def begin(self, setting: Setting) -> None:
         """Begin the episode that `svea eval` plays for this seed and number in this mode."""
-        self.setting, self.numbers = setting, no_numbers()
+        self.setting, self.numbers = setting, fresh_numbers()
         self._show_mode(setting)
         self._mode.adjust(setting)
         if self.agent is None:
@@ -227,7 +227,7 @@ class Player:
         parts = [self.scene(), *self.seen()]
         header |= self.situation() | self.numbers
         header |= {"overlay": setting.overlay if len(parts) > 2 else "none", "between": 0}
-        self.numbers = no_numbers()
+        self.numbers = fresh_numbers()
         if do == "decide":
             parts += map(as_jpeg, self.between)
             header["between"] = len(self.between)

@@ -245,7 +245,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise UserError(
             f"cannot listen on {host}, port {port}: {error.strerror or error}; allowed: an address "
-            "of this machine and a free port, such as 0"
+            "of this machine and a free port (0 takes one)"
         ) from error
 
 
