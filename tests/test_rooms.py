@@ -62,7 +62,7 @@ TORCH_FREE = [
     "results", "results.read", "results.stats", "results.published", "results.tables",
     "results.compare", "results.analyses", "results.figures", "results.report", "cli.evaluate",
     "evaluation.sheets", "play.session", "studies",
-    "studies.work", "studies.supervise", "studies.engines", "cli",
+    "studies.supervise", "studies.engines", "cli",
 ]  # fmt: skip
 """What can be imported where torch is not installed."""
 

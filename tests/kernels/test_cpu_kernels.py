@@ -17,7 +17,7 @@ from torch import Tensor
 from svea import speed
 from svea.agents import make_agent
 from svea.augment import conv, crop, shift
-from svea.bench.timing import noise_replay
+from svea.bench import noise_replay
 from svea.config import configure
 from svea.core.errors import UserError
 from svea.kernels import cpu

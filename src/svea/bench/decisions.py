@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from svea import speed
-from svea.bench.timing import Row, peak_gigabytes, times_ms
+from svea.bench import Row, peak_gigabytes, times_ms
 from svea.config import configure
 from svea.core.errors import UserError, above, at_least
 from svea.envs import describe, expand_modes, make_env

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from svea import speed
 from svea.agents import make_agent
-from svea.bench.timing import ACTIONS, Row, captured, median_ms, noise_replay, peak_gigabytes
+from svea.bench import ACTIONS, Row, captured, median_ms, noise_replay, peak_gigabytes
 from svea.config import Config, configure
 from svea.config.names import find_method
 from svea.core.errors import UserError, at_least

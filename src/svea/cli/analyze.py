@@ -8,6 +8,7 @@ from typing import Any
 from svea.cli.arguments import DataDir, Device, Modes, Out, Run, Runs, Task, Trust
 from svea.cli.printing import collected, print_problems, print_results
 from svea.core import files
+from svea.core.given import name_task
 from svea.core.terminal import Steps, waiting
 from svea.results import analyses
 from svea.runs import layout, zoo
@@ -99,8 +100,6 @@ def saliency(
         guided: also show the guided gradient, with which SGQN trains: what raises the Q-value.
         seed: of the evaluation whose first episode is shown.
     """
-    from svea.core.given import name_task
-
     with waiting("starting"):
         from svea.evaluation.analysis import saliency as draw
     run = zoo.working_copy(run)
@@ -151,10 +150,5 @@ def _show(analyse: Callable[..., analyses.Analysed], *what: Any, **options: Any)
     return print_results(table, problems=problems)
 
 
-PARTS = {
-    "q-variance": q_variance,
-    "q-gap": q_gap,
-    "walltime": walltime,
-    "saliency": saliency,
-    "tid": tid,
-}
+ALL = (q_variance, q_gap, walltime, saliency, tid)
+PARTS = {part.__name__.replace("_", "-"): part for part in ALL}

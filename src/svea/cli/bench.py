@@ -161,7 +161,7 @@ PARTS = {"augment": augment, "env": env, "update": update, "train": train}
 
 def show(title: str, rows: list[dict[str, Any]], as_json: bool) -> int:
     """Print measurements under the name of the machine, and as JSON if asked to."""
-    from svea.bench.timing import machine
+    from svea.bench import machine
 
     say(f"{title} · {machine()}")
     print_table([columns(row) for row in rows])

@@ -28,7 +28,8 @@ SIDES = {"SVEA": ("svea", "conv"), "DrQ": ("drq", "none"), "DrQ + conv": ("drq",
 """The slowest is first: two cores then end at about the same time."""
 
 AGENTS = ("walker_walk-svea-100k", "walker_walk-drq", "finger_spin-svea")
-"""Of the zoo; those that are there are shown."""
+SHOWN = 2
+"""The first of these that are in the zoo."""
 
 
 def demo(
@@ -79,44 +80,39 @@ def film(run: Path, again: bool = False) -> str:
 
 
 def show_zoo(page: Path, is_all: bool = False) -> list[Path]:
-    """An episode of each agent in its training world and in another, and a page about them.
-
-    Where this is all there is to show, it is an error that no agent can be shown.
-    """
+    """Play each agent in two worlds, for a page; where `is_all`, one has to be there."""
     from svea.core.files import make_folder
     from svea.results.report import report
     from svea.runs import zoo
 
     print("trained agents of the zoo, an episode in training and in new colours (a minute)")
-    shown, videos, names = list[Path](), "", list[str]()
-    problem: SveaError = UserError(f"the zoo has none of {', '.join(AGENTS)}")
-    try:
-        names = [name for name in AGENTS if name in zoo.names()][:2]
-    except SveaError as error:
-        problem = error
-    for name in names:
-        with Steps("agents", len(names)) as steps:
+    shown, videos, problems = list[Path](), "", list[SveaError]()
+    for name in AGENTS:
+        if len(shown) == SHOWN:
+            break
+        with Steps("agents") as steps:
             try:
                 copy = zoo.working_copy(f"{zoo.PREFIX}{name}")
                 steps.doing(f"playing {name}")
                 means = mean_returns(copy, 1)
             except SveaError as error:  # a damaged file, a full disk: the rest is still there
-                problem = error
-                print(f"  {name}: {error}")
+                problems.append(error)
                 continue
             steps.doing(f"filming {name}")
             videos = film(copy)
         shown.append(copy)
         said = ", ".join(f"{mode} {mean:.0f}" for mode, mean in zip(MODES, means, strict=True))
         print(f"  {name:<20} {said}", flush=True)
+    for problem in dict.fromkeys(map(str, problems)):
+        print(f"  {problem}")
     if shown:
         make_folder(page.parent)
         report(shown, page, title="Trained agents in worlds they never saw")
         print(f"  open {page} in a browser, {videos}\n")
     elif is_all:
-        raise problem
+        raise problems[0]
     else:
-        print(f"trained agents cannot be shown: {problem}\n")
+        print("trained agents cannot be shown\n")
     return shown
 
 
@@ -170,9 +166,7 @@ def show_finding(folder: Path, seed: int) -> int:
 
     print(f"DrQ, DrQ with strong augmentation, and SVEA learn {FINDING_TASK} from pixels, a core")
     print("each; Ctrl-C saves, a repeat continues")
-    grids = [
-        Grid([FINDING_TASK], [method], [augment], [seed]) for method, augment in SIDES.values()
-    ]
+    grids = [Grid([FINDING_TASK], [one], [augment], [seed]) for one, augment in SIDES.values()]
     planned = plan_runs(grids, FINDING, modes=MODES, episodes=EPISODES)
     study = open_study(folder, planned, "finding")
     if code := run_study(study, EngineFlags(cpus=1.0)):
@@ -184,9 +178,7 @@ def show_finding(folder: Path, seed: int) -> int:
         steps.finish("filming")
         videos = film_together(runs, folder / "finding.mp4")
         steps.finish("writing the page")
-        page = report(
-            [*runs.values()], folder / "report.html", title="The finding, on this machine"
-        )
+        page = report([*runs.values()], folder / "report.html", title="The finding on this machine")
     means = {name: mean_returns(run, EPISODES) for name, run in runs.items()}
     print(f"\n{FINDING_TASK}, seed {seed}, mean return of {EPISODES} episodes, of at most 1,000")
     print(f"  {'':<12} training colours   colours never seen")

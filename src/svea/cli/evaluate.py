@@ -147,10 +147,7 @@ def print_scores(
     played: Mapping[Path, list[Record]] | None = None,
     verbose: bool = False,
 ) -> None:
-    """The table of runs in some modes, or all, with what a reader must know about it.
-
-    `played` are records that count even where a folder could not be written to.
-    """
+    """The table of runs, with caveats; records just `played` count where no folder has them."""
     found, problems = read_runs(runs)
     own = played or {}
     found = [replace(r, episodes=latest([*r.episodes, *own.get(r.folder, ())])) for r in found]

@@ -13,7 +13,7 @@ from svea.config import Config, check, resolve
 from svea.core.errors import UserError
 from svea.core.files import output_folder
 from svea.core.given import name_task
-from svea.core.terminal import unfiltered, waiting
+from svea.core.terminal import Steps, unfiltered, waiting
 from svea.studies import parse_seeds
 
 
@@ -102,8 +102,6 @@ def export(
         small: the acting part alone, in 8 bits: a tenth of the size, without Q-values.
         critic: with --small, the Q-functions as well, for `svea play` and `svea analyze q-gap`.
     """
-    from svea.core.terminal import Steps
-
     with Steps("exports") as steps:
         steps.doing(f"exporting {run}")
         from svea.runs.load import export as export_run

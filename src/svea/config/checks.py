@@ -57,7 +57,7 @@ def check(config: Config, to_train: bool = True) -> Config:
     return config
 
 
-def check_values(config: Config) -> None:
+def check_values(config: typing.Any) -> None:
     """Every value has its field's type and lies within its bounds; never bools as numbers."""
     for option in fields(config):
         value, kind = option.value, option.type

@@ -310,14 +310,10 @@ def analyse(study: Path, runs: Sequence[PlannedRun], names: Sequence[str]) -> No
     _trust_plan(runs)
     from svea.evaluation.analysis import Sample, q_gap, q_variance
 
-    analyses: dict[str, tuple[Callable[[Sample], object], int]] = {
-        "q-gap": (functools.partial(q_gap, names=["all"]), 4),
-        "q-variance": (q_variance, 16),
-    }
     for run, name in itertools.product(runs, names):
-        function, draws = analyses[name]
-        folder, gap = run_folder(study, run), name == "q-gap"
-        function(Sample.of(folder, 256, draws, seed=0, device=run.config.device, gap=gap))
+        folder, device, gap = run_folder(study, run), run.config.device, name == "q-gap"
+        sample = Sample.of(folder, 256, 4 if gap else 16, seed=0, device=device, gap=gap)
+        q_gap(sample, names=["all"]) if gap else q_variance(sample)
 
 
 def _conclude(study: Path, ends: Iterable[tuple[PlannedRun, Exception | Stopped | None]]) -> None:
