@@ -8,6 +8,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -283,6 +284,23 @@ def test_silent_connections_do_not_keep_a_page_out(door: Door, monkeypatch: pyte
     with door.connect() as silent:
         silent.recv(timeout=20)
         assert "did not start" in reason_of(silent)
+
+
+def test_connections_without_a_request_are_closed(door: Door, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(servers, "REQUEST_SECONDS", 0.5)
+    held = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(30)]
+    for each in held[::2]:
+        each.sendall(b"GET / HTTP/1.1\r\nHost: ")  # and nothing more
+    with door.connect() as line:
+        start(line)
+        for each in held:
+            each.settimeout(20)
+            assert each.recv(100) == b"", "closed"
+            each.close()
+        until(line, "picture")
+        time.sleep(0.6)
+        line.send('{"do": "reset"}')  # a page that has begun stays
+        wait_for(lambda: StandIn.asked.count("begin") >= 2)
 
 
 @pytest.mark.parametrize("asked", ["GET /x/", "OPTIONS *", "GET foo", "CONNECT a.example:1"])

@@ -4,8 +4,6 @@ Benchmarks return rows and print nothing; `svea bench` prints them. Here is what
 scripts of benchmarks/ share: how a call is timed, on what machine, on what replay.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import time

@@ -3,8 +3,6 @@
 Times are the fastest of the repeats, which other work on the machine disturbs least.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

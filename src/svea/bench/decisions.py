@@ -1,7 +1,5 @@
 """How long decisions take: of environments in every mode, and of training end to end."""
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """How long an update and its parts take, next to the least time they could take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

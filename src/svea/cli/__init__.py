@@ -1,7 +1,5 @@
 """The command line: a table of verbs, whose modules are imported when they are used."""
 
-from __future__ import annotations
-
 import importlib
 import signal
 import sys

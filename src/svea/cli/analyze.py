@@ -1,7 +1,5 @@
 """`svea analyze`: Q-targets, Q-values, wall time and saliency, as tables and pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

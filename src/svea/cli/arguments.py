@@ -1,7 +1,5 @@
 """How verbs read their arguments: tyro makes flags and help of a function's signature."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect

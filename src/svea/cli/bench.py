@@ -1,7 +1,5 @@
 """`svea bench`: measure, and print what was measured."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from svea.cli.arguments import DataDir, Device, Json

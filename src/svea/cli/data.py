@@ -1,7 +1,5 @@
 """`svea data`: what a data folder has, whether it is sound, and how to get what is missing."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

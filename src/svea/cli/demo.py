@@ -4,8 +4,6 @@ The demo writes one page, first about agents of the zoo and then also about the 
 it is interrupted, the same command continues. docs/demo.md says what to expect.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from statistics import fmean
 from typing import Any

@@ -1,7 +1,5 @@
 """What there is: methods, tasks, agents of the zoo; and what a shell completes."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from svea.cli.arguments import Json, Positional

@@ -1,7 +1,5 @@
 """`svea paper`: the paper's tables, figures and claims."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tyro

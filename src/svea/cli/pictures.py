@@ -1,7 +1,5 @@
 """`svea watch`, `svea play`, `svea gallery`: videos of agents, the playground, contact sheets."""
 
-from __future__ import annotations
-
 import os
 import sys
 import webbrowser

@@ -3,8 +3,6 @@
 `svea paper` runs its studies in the same way.
 """
 
-from __future__ import annotations
-
 import difflib
 import itertools
 import math

@@ -1,7 +1,5 @@
 """`svea train`: flags over the defaults of preset, method and task; and `svea export`."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from pathlib import Path

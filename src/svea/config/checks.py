@@ -1,7 +1,5 @@
 """Refuses configurations that cannot run, before any environment or device work."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import typing

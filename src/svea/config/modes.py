@@ -3,8 +3,6 @@
 Here are names; `svea.envs` says what makes each of them, when it is imported.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import shlex

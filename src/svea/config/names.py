@@ -1,7 +1,5 @@
 """The names of augmentations, encoders and methods, and a user's own by `module:name`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from svea.config.modes import is_foreign

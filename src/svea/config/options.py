@@ -3,8 +3,6 @@
 The docstring of a field is its ``--help`` text; its bounds stand in its type.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

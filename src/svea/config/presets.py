@@ -3,8 +3,6 @@
 Precedence: default < preset < encoder < method < task < explicit flag.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter

@@ -4,8 +4,6 @@ The docstring of a field is its ``--help`` text; its bounds and its role stand i
 loop over a configuration is a loop over `fields`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

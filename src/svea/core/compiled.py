@@ -4,8 +4,6 @@ A file's name says what it was made from, and its end that it is whole. What ano
 have written is never loaded: folder and files are this user's, and no other may write to them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import hashlib

@@ -4,8 +4,6 @@ Every message states what was given, what is allowed, and the cure. The command 
 stderr and exits with the class's code; Python callers can catch the class.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 from collections.abc import Iterable

@@ -8,8 +8,6 @@ sparse file of a terabyte takes no room on its sender's disk. So only plain file
 within a limit that its kind sets.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

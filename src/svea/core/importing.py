@@ -5,8 +5,6 @@ imported only if the user has named it as well, on the command line or in Python
 already, or says that the folder is to be trusted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

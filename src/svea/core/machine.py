@@ -1,7 +1,5 @@
 """What this machine, or this container, has: memory, cores, GPUs. Without torch."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -6,8 +6,6 @@ the parent, which saves first. A process of ours ends with a message on stderr a
 with a traceback.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

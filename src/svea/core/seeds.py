@@ -1,7 +1,5 @@
 """One seed, many independent streams: every purpose draws from a stream of its own."""
 
-from __future__ import annotations
-
 import functools
 import zlib
 

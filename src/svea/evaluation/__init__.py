@@ -4,8 +4,6 @@
 evaluation plays: one number for all modes, or some modes with their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from svea.config.modes import parse_mode

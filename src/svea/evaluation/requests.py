@@ -1,7 +1,5 @@
 """Evaluating runs: what is requested, the environments it needs, and the records it gives."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The paper's tables, figures and claims, as studies: `Paper` is the only door to this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path

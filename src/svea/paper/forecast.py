@@ -1,7 +1,5 @@
 """How long the runs of an edition take on this machine, before any of them has been trained."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ it from being a replication: another edition, changed options, missing runs, few
 tables are those of a report. A run is shown only where it was planned: by its name and its options.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

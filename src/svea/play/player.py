@@ -3,8 +3,6 @@
 It answers packets until its socket closes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import io

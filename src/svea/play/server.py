@@ -5,8 +5,6 @@ What it keeps off: other sites that a browser visits (Origin), names that resolv
 that are large or not what the page sends. No path of the file system comes from a page.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses
@@ -28,6 +26,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope
 from starlette.types import Send as ASGISend
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from svea.core.errors import SveaError, UserError, between
 from svea.core.terminal import Steps, warn
@@ -48,6 +47,8 @@ from svea.runs.load import load_config
 
 HELLO_SECONDS = 10.0
 """A page that has not asked to start by then is closed."""
+REQUEST_SECONDS = 10.0
+"""A connection that has sent no whole request by then is closed."""
 MOST_CONNECTIONS = 256
 MOST_AGENTS = 4
 PAGE = {
@@ -70,6 +71,20 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+class FirstRequestTimeout(H11Protocol):
+    """uvicorn's protocol, which by itself waits forever for the first request."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait."""
+        super().connection_made(transport)
+        self.loop.call_later(REQUEST_SECONDS, self._give_up, transport)
+
+    def _give_up(self, transport: asyncio.Transport) -> None:
+        """Close, unless a request has come."""
+        if getattr(self, "scope", None) is None:
+            transport.close()
 
 
 class Guard:
@@ -261,7 +276,7 @@ def make_server(playground: Playground, host: str) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         lifespan="off",
-        http="h11",
+        http=FirstRequestTimeout,
         ws="websockets-sansio",
         ws_max_size=LONGEST_MESSAGE,
         ws_per_message_deflate=False,

@@ -1,7 +1,5 @@
 """Who plays, and what a page may ask for: checked, bounded, short enough for a link. No torch."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Collection

@@ -4,8 +4,6 @@
 figure. The page, `--figures` and the paper's pages show the same objects, so they cannot disagree.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Groups: runs that differ in nothing but their seed, what tells them apart, and their caveats."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Collection, Sequence

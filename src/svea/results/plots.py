@@ -4,8 +4,6 @@ Nothing here touches pyplot's global state, so figures can be made in any thread
 display.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -4,8 +4,6 @@ Runs are often read while they train or after a crash, so a half-written line mu
 rest. `runs.layout` says what a run folder holds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -5,8 +5,6 @@ small run pass for a replication: whatever is smaller than the paper's setting i
 `templates/report.html.j2` says how its sections look.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import itertools

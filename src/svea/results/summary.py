@@ -1,7 +1,5 @@
 """Results: how a group does in a mode, over tasks, and over training."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ checkpoint of one decision (a run that was resumed and made no progress) is name
 is no moment without a whole one.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path

@@ -15,8 +15,6 @@ An export, which `svea export` makes, has config.json and ACTOR and CRITIC inste
 has no CRITIC unless it is asked for.
 """
 
-from __future__ import annotations
-
 import math
 import reprlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loading: the configuration and the agent of a run or an export; and making exports."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ And incidents.jsonl: what went wrong in a run, and whether it recovered. It is a
 not part of the log: a run that lost a worker and one that did not have the same log, bit for bit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

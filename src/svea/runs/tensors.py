@@ -6,8 +6,6 @@ moved actions by 0.003 on average (`benchmarks/stored.py`); 8 bits and one scale
 matrix moved them by 0.01. Small layers hold few of the weights, and rounding them costs most.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ folder of the zoo is only read. What a verb writes about an agent goes to a work
 runs/zoo/NAME, which is an export like any other.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

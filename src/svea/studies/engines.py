@@ -9,8 +9,6 @@ The one of this machine is here: a process per run, or per group of runs that tr
 Several processes share a GPU where its memory allows.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import queue

@@ -9,8 +9,6 @@
 Nothing else is remembered: engine, driver and machines may be lost, and the same command continues.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """The plan of a study: grids of tasks, methods, augmentations and seeds, checked and named."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -5,8 +5,6 @@ the driver dies, Ray ends its tasks (their runs save), and the same command cont
 started here opens ports on the loopback interface only, shows no dashboard and reports no usage.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

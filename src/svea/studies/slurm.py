@@ -4,8 +4,6 @@ SLURM warns a job that is preempted or about to reach its time limit; the job le
 submitit puts it back into the queue, from where it resumes from the run's folder.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

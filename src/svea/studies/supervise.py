@@ -5,8 +5,6 @@
 when the study is cancelled. Several runs share each process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
