@@ -8,22 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from svea.augment import Augment, centre_crop, crop, shift
+from svea.augment import Augment, centre_crop, crop, none, shift
 from svea.augment.registry import Apart
+from svea.config import Config
 from svea.config.parts import PLAIN, Parts
-
-if TYPE_CHECKING:
-    from svea.config import Config
-
-
-def unchanged(images: Tensor) -> Tensor:
-    """The images themselves."""
-    return images
 
 
 def pixels(images: Tensor, scale: Callable[[Tensor, torch.dtype], Tensor] | None = None) -> Tensor:
@@ -80,7 +73,7 @@ class Views:
         Of two pictures each has its own draws, unless they share them.
         """
         size = config.image_size
-        clean: Callable[[Tensor], Tensor] = unchanged
+        clean: Callable[[Tensor], Tensor] = none
         weak: Augment = shift.bind(pad=config.shift)
         if config.crop:
             clean, weak = partial(centre_crop, size=size), crop.bind(size=size)

@@ -5,8 +5,6 @@ size, alone or in a dictionary with a second one and a vector; actions of any fi
 vector in [-1, 1]; discrete actions stay what they are.
 """
 
-from __future__ import annotations
-
 import inspect
 import secrets
 from dataclasses import dataclass

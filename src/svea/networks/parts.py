@@ -3,8 +3,6 @@
 And what observations with several parts need.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Callable
