@@ -7,7 +7,7 @@ successor is valued, how a policy is improved, and how to act. The equation numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import lcm
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from svea.agents.learning import Trainable, follow, frozen_copy, parameters_of
+from svea.agents.learning import Observations, Trainable, follow, frozen_copy, parameters_of
 from svea.config.options import AgentOptions, MaDiOptions, SACOptions
 from svea.config.parts import PLAIN, Parts
 from svea.core.seeds import seed_for
@@ -24,14 +24,13 @@ from svea.networks import Actor, Critic, Masker, Scale, Trunk
 from svea.networks.encoders import drawing_weights
 from svea.networks.heads import Branch, Noise
 from svea.recipes import Streams
-from svea.replay import Batch, on_device
+from svea.replay import Batch, Vectors, on_device
 from svea.views import Views
 
 if TYPE_CHECKING:
     from svea.agents.auxiliary import Auxiliary
 
 Losses = dict[str, Tensor]
-Observations = NDArray[Any] | Tensor | Mapping[str, Any]
 Overlap = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
 """Starts a computation; calling the result waits for it."""
 
@@ -108,9 +107,7 @@ class Agent(Trainable):
         """Make the critic, and the actor if there is one."""
         raise NotImplementedError
 
-    def value(
-        self, images: Tensor, generator: torch.Generator, vectors: Tensor | None = None
-    ) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator, vectors: Vectors = None) -> Tensor:
         """What the target network expects of successors (N, 9, H, W), `masked` already: (N,)."""
         raise NotImplementedError
 
@@ -153,37 +150,24 @@ class Agent(Trainable):
         return chosen.float().cpu().numpy()  # waits for the device
 
     @torch.no_grad()
-    def q_value(
-        self, observations: Tensor, actions: Tensor, vectors: Tensor | None = None
-    ) -> Tensor:
+    def q_value(self, observations: Tensor, actions: Tensor, vectors: Vectors = None) -> Tensor:
         """The smallest Q-value (N,) of actions (N, A) in uint8 observations (N, 9, H, W)."""
         views = self.views(on_device(observations, self.device))
         return self.q(views["clean", 0], actions.to(self.device), vectors)
 
-    def q(self, images: Tensor, actions: Tensor, vectors: Tensor | None = None) -> Tensor:
+    def q(self, images: Tensor, actions: Tensor, vectors: Vectors = None) -> Tensor:
         """The smallest Q-value (N,) of actions (N, A) in views (N, 9, H, W), values in [0, 1]."""
         features = self.encode(self.masked(images), vectors)
         return self.q_heads(self.critic, features, actions).amin(0)
 
-    def split(self, observations: Observations) -> tuple[Tensor, Tensor | None]:
-        """The pictures of observations, and their vectors (N, numbers), if any, on the device."""
-        pictures, vectors = self.parts.split(observations)
-        if vectors is not None:
-            vectors = torch.as_tensor(vectors).view(-1, self.parts.numbers)
-            vectors = on_device(vectors, self.device)
-        return torch.as_tensor(pictures), vectors
+    def encode(self, images: Tensor, vectors: Vectors, trunk: Trunk | None = None) -> Tensor:
+        """What heads take of V views (V*N, 9, H, W), `masked` already, of N observations.
 
-    def encode(
-        self, images: Tensor, vectors: Tensor | None = None, trunk: Trunk | None = None
-    ) -> Tensor:
-        """What heads take of views (V*N, 9, H, W), `masked` already: features and scaled vectors.
-
-        The vectors (N, numbers) are those of all V views of a batch.
+        That is the trunk's features, and behind them the scaled vector where there is one.
         """
         features = (trunk or self.trunk)(images)
-        if self.scale is None:
+        if self.scale is None or vectors is None:
             return features
-        assert vectors is not None, "these observations have a vector"
         scaled = self.scale(vectors).repeat(len(features) // len(vectors), 1)
         return torch.cat([features, scaled.to(features.dtype)], dim=1)
 
@@ -277,13 +261,10 @@ class Agent(Trainable):
             value = value.mean(0, keepdim=True)  # (1, B)
         return batch.rewards + batch.discounts * value
 
-    def target_features(
-        self, images: Tensor, features: Tensor, vectors: Tensor | None = None
-    ) -> Tensor:
+    def target_features(self, images: Tensor, features: Tensor, vectors: Vectors) -> Tensor:
         """The target's features of images, whose features from the trunk are given."""
-        if not self.has_target_trunk:
-            return features
-        return self.encode(images, vectors, self.target_trunk)
+        target = self.target_trunk
+        return self.encode(images, vectors, target) if self.has_target_trunk else features
 
     # A seam: `speed` may assign a faster one over it.
     @torch.no_grad()
@@ -394,9 +375,7 @@ class SAC(Agent):
         return self.actor.mode(features)
 
     @torch.no_grad()
-    def value(
-        self, images: Tensor, generator: torch.Generator, vectors: Tensor | None = None
-    ) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator, vectors: Vectors = None) -> Tensor:
         """Eq. 1's expectation with SAC's entropy bonus: one action drawn from the policy."""
         features = self.encode(images, vectors)
         actions, log_probability = self.actor.sample(features, generator)

@@ -9,6 +9,7 @@ from svea.agents.agent import Agent, Losses
 from svea.config.options import DDPGOptions, DQNOptions
 from svea.networks import Critic, DeterministicActor, DiscreteCritic, DuelingCritic
 from svea.networks.heads import Noise, normal
+from svea.replay import Vectors
 from svea.views import Views
 
 
@@ -53,9 +54,7 @@ class DDPG(Agent):
         return actions + ((actions + noise).clamp(-1, 1) - actions).detach()
 
     @torch.no_grad()
-    def value(
-        self, images: Tensor, generator: torch.Generator, vectors: Tensor | None = None
-    ) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator, vectors: Vectors = None) -> Tensor:
         """The target's Q-value of the policy's action, with noise that smooths it."""
         features = self.encode(images, vectors)
         actions = self.noisy_actions(features, generator)
@@ -104,9 +103,7 @@ class DQN(Agent):
         return critic(features).gather(1, actions.long()).mT
 
     @torch.no_grad()
-    def value(
-        self, images: Tensor, generator: torch.Generator, vectors: Tensor | None = None
-    ) -> Tensor:
+    def value(self, images: Tensor, generator: torch.Generator, vectors: Vectors = None) -> Tensor:
         """Eq. 1: the target's value of the best action."""
         if not self.options.double:
             return self.target_critic(self.encode(images, vectors, self.target_trunk)).amax(-1)

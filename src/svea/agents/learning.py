@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from svea.config.parts import Parts
 from svea.core.errors import NumericsError
+from svea.replay import Vectors, on_device
+
+Observations = NDArray[Any] | Tensor | Mapping[str, Any]
 
 if TYPE_CHECKING:
     from svea.agents import Agent
@@ -78,12 +83,21 @@ class Trainable:
     """The layer that tells the number of actions, and how many numbers it has for each."""
 
     device: torch.device
+    parts: Parts
     has_target_trunk: bool
     auxiliary: Auxiliary | None
     masker: Masker | None
     scale: Scale | None
     optimisers: dict[str, torch.optim.Adam]
     generator: torch.Generator
+
+    def split(self, observations: Observations) -> tuple[Tensor, Vectors]:
+        """The pictures of observations, and their vectors (N, numbers), if any, on the device."""
+        pictures, vectors = self.parts.split(observations)
+        if vectors is not None:
+            vectors = torch.as_tensor(vectors).view(-1, self.parts.numbers)
+            vectors = on_device(vectors, self.device)
+        return torch.as_tensor(pictures), vectors
 
     @property
     def networks(self) -> dict[str, nn.Module]:

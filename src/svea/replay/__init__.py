@@ -7,8 +7,7 @@ frame is pointed to three times, which is what the frame stack shows there. So a
 mixes episodes, needs no flags, and survives the ring's wrap; it is forgotten when its first frame
 is overwritten, or when ``capacity`` newer ones have come.
 
-Of observations with several parts, a frame has the newest of each picture, one after the other, and
-a second ring of as many slots has the vectors.
+A frame of two pictures has the newest of both; vectors have a second ring of as many slots.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,6 +29,11 @@ RINGS = ("windows", "actions", "rewards", "terminated", "last")
 """What a buffer holds of every transition on its device."""
 
 
+Frame = NDArray[np.uint8] | Tensor
+Vectors = Tensor | None
+"""(B, numbers) float32, of observations that have them."""
+
+
 @dataclass
 class Batch:
     """Transitions on the learner's device."""
@@ -39,8 +43,8 @@ class Batch:
     rewards: Tensor  # (B,) float32: of one decision, or the discounted sum over n of them
     discounts: Tensor  # (B,) float32: of the successor's value; 0 where the episode really ended
     next_observations: Tensor  # (B, 9, H, W) uint8
-    vectors: Tensor | None = None  # (B, numbers) float32, of the observations if they have some
-    next_vectors: Tensor | None = None
+    vectors: Vectors = None
+    next_vectors: Vectors = None
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
@@ -87,9 +91,8 @@ class Replay:
         def ring(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=self.device)
 
-        size = image_size, image_size
-        self.parts = parts
-        self.frames = ring(self.slots, 3 * parts.count, *size, dtype=torch.uint8)
+        self.parts, side = parts, image_size
+        self.frames = ring(self.slots, 3 * parts.count, side, side, dtype=torch.uint8)
         self.vectors = ring(self.slots, parts.numbers) if parts.numbers else None
         self._of_frames = ("frames", "vectors") if parts.numbers else ("frames",)
         self._pictures = torch.arange(parts.count, device=self.device)[:, None]
@@ -117,9 +120,7 @@ class Replay:
         """Transitions that can be sampled."""
         return self.transitions_seen - self.first_transition
 
-    def begin(
-        self, environment: int, frame: NDArray[np.uint8] | Tensor, vector: Any = None
-    ) -> None:
+    def begin(self, environment: int, frame: Frame, vector: Any = None) -> None:
         """An episode starts in an environment, with this frame (3, H, W), and its vector if any."""
         self.stacks[environment] = [self._write(frame, vector)] * FRAMES
         self.forget()  # this frame, too, may have overwritten an old transition's first
@@ -130,13 +131,11 @@ class Replay:
         action: NDArray[np.float32] | Tensor,
         reward: float,
         terminated: bool,
-        frame: NDArray[np.uint8] | Tensor,
+        frame: Frame,
         last: bool = False,
         vector: Any = None,
     ) -> None:
-        """Store a decision and the newest frame (3, H, W) of the observation it led to.
-
-        With the vector of that observation, where it has one.
+        """Store a decision, and newest frame (3, H, W) and vector of the observation it led to.
 
         Environments take turns: n-step returns look for an environment's next decision as many
         rows further as there are environments.
@@ -217,7 +216,7 @@ class Replay:
         vector = None if self.vectors is None else self.vectors[slot].cpu()
         return self.frames[slot].cpu(), vector
 
-    def _write(self, frame: NDArray[np.uint8] | Tensor, vector: Any) -> int:
+    def _write(self, frame: Frame, vector: Any) -> int:
         """Put a frame into the ring, with the vector if it has one, and return its number."""
         number = self.frames_seen
         # A copy, because the environments will draw into the same memory again.
