@@ -208,13 +208,14 @@ class Results:
         means = self.comparison.means(left_out=CANDIDATES, show=plus_minus)
         rows = [{k: cell.text for k, cell in row.cells.items()} for row in self.motion().rows]
         rows = [row for row in rows if OURS in row["setting"]]
-        ours = [f"{row['video_hard']} ({row['task']})" for row in rows]
+        ours = [f"{row['video_hard']} on {row['task']}" for row in rows]
         tasks = [row["task"] for row in rows]
         paper = [published.lookup(task, "video_hard", PLANNED[0], "overlay") for task in tasks]
         seeds = {len(group.runs) for group in self._long_groups()}
         note = (
-            f"After {LONG:,}, with {from_to(seeds)} seed, `{OURS}` has {' and '.join(ours)} in "
-            f"video_hard, the paper's `svea + overlay` {' and '.join(map(papers, paper))}."
+            f"After {LONG:,} decisions, with {from_to(seeds)} seed, `{OURS}` has in video_hard "
+            f"{' and '.join(ours)}; the paper's `svea + overlay` has "
+            f"{' and '.join(map(papers, paper))}."
         )
         return replace(means, notes=(*means.notes, note))
 
