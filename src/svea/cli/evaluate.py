@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from svea.cli.arguments import DataDir, Device, Json, Modes, Out, Positional, Runs, Task, Trust
 from svea.cli.printing import print_json, print_results
 from svea.core.process import second_ends_at_once
-from svea.core.terminal import Steps, note, starting
+from svea.core.terminal import Steps, note, waiting
 from svea.core.words import listed, plural
 from svea.results.compare import compare
 from svea.results.groups import caveat_notes, group_runs
@@ -62,10 +62,10 @@ def evaluate(
             as in the report.
     """
     from svea.core.given import name_task
-    from svea.evaluation.episodes import parse_episodes
+    from svea.evaluation import parse_episodes
 
     count = parse_episodes(episodes)
-    with starting():
+    with waiting("starting"):
         from svea.evaluation.requests import POLICIES, Request, Scoring
 
     policies = POLICIES if random_policy else POLICIES[:1]
@@ -147,10 +147,7 @@ def print_scores(
     played: Mapping[Path, list[Record]] | None = None,
     verbose: bool = False,
 ) -> None:
-    """The table of runs in some modes, or all, with what a reader must know about it.
-
-    `played` are records that count even where a folder could not be written to.
-    """
+    """The table of runs, with caveats; records just `played` count where no folder has them."""
     found, problems = read_runs(runs)
     own = played or {}
     found = [replace(r, episodes=latest([*r.episodes, *own.get(r.folder, ())])) for r in found]

@@ -6,8 +6,6 @@ that begins in it has the pictures of the mode's own environment.
 What can be changed by hand on top of a look: values with bounds, colours, clips by name.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import re
