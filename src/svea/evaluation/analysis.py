@@ -4,7 +4,7 @@ TID is the task-identification measure of SimGRL (Song et al., 2024): does a Q-f
 task, in every frame alike? By the simulator's segmentation; and the same of the policy for agents
 that are stored without Q-functions.
 
-docs/evaluation.md defines every quantity. Each analysis of a run is kept as RUN/analysis/NAME.json,
+docs/analyses.md defines every quantity. Each analysis of a run is kept as RUN/analysis/NAME.json,
 where `svea report` finds it.
 """
 
