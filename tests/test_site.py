@@ -120,7 +120,7 @@ def gallery(site: Path) -> str:
 
 
 def test_the_gallery_shows_the_benchmarks_modes_and_is_small(gallery: str) -> None:
-    """A clip of an agent in each, and in others; of the robot's, for which there is no agent, a picture."""
+    """A clip of an agent in each and in others; of the robot's, which has none, a picture."""
     shown = re.findall(r'<video [^>]*aria-label="zoo:(\S+) in (\S+)"', gallery)
     known = {mode.partition(":")[0] for _, mode in shown}
     assert set(MODES) <= known <= set(modes_of("walker_walk"))
