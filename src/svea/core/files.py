@@ -56,14 +56,6 @@ def write(path: Path, blocks: Iterable[Bytes]) -> dict[str, Any]:
     return {"size": size, "sha256": digest.hexdigest()}
 
 
-def replace(path: Path, blocks: Iterable[Bytes]) -> dict[str, Any]:
-    """Write a file under another name and rename it: readers see the old or the new one, whole."""
-    unfinished = partial(path)
-    fingerprint = write(unfinished, blocks)
-    rename(unfinished, path)
-    return fingerprint
-
-
 def to_json(value: Any) -> bytes:
     """JSON as it is kept in files; it has no NaN and no infinity."""
     try:

@@ -81,6 +81,8 @@ class Run:
     mask = _setting("mask", "none")
     """What covers pixels before the encoder."""
     preset = _setting("preset", "unknown")
+    command = _setting("command", "")
+    """The command line that made the run; empty where it is not recorded."""
     seed = _count("seed")
     action_repeat = _count("action_repeat")
     """Simulator frames per decision."""
@@ -114,11 +116,6 @@ class Run:
     def seconds(self) -> float | None:
         """Wall-clock seconds of the run, from its last record."""
         return max(filter(is_number, (r.get("seconds") for r in self.metrics)), default=None)
-
-    @property
-    def command(self) -> str:
-        """The command line that made the run; empty where it is not recorded."""
-        return str(self.config.get("command") or "")
 
     @cached_property
     def modes(self) -> list[str]:

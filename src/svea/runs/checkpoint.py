@@ -129,7 +129,10 @@ def _write_segment(
         return kept
     name = f"{_cursor(segments)[0]:010d}-{replay.frames_seen:010d}.safetensors"
     written = {"name": name, "frames": replay.frames_seen, "transitions": replay.transitions_seen}
-    return [*kept, written | files.replace(run / layout.REPLAY / name, tensors.blocks(new))]
+    path = run / layout.REPLAY / name
+    written |= files.write(files.partial(path), tensors.blocks(new))
+    files.rename(files.partial(path), path)
+    return [*kept, written]
 
 
 def _read(run: Path, path: Path, replay: bool) -> Checkpoint:
