@@ -39,7 +39,7 @@ BUDGET = {
 }  # fmt: skip
 """Lines of Python that each room may have. A change that raises one lowers another or says why."""
 
-SUMS = {"all but the wings": 25_840, "src": 33_050, "files in src": 162, "tests and tools": 28_880}
+SUMS = {"all but the wings": 25_840, "src": 33_050, "files in src": 162, "tests and tools": 29_000}
 """The same for what rooms are together. A feature with many tests raises them by what it needs."""
 
 SIDE = {

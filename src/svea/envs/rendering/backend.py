@@ -11,7 +11,6 @@ import ctypes
 import ctypes.util
 import functools
 import gc
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -40,7 +39,7 @@ _SOFTWARE = ("llvmpipe", "softpipe", "swrast", "software rasterizer")
 
 
 def prepare_simulator() -> None:
-    """Check the MuJoCo version and choose the OpenGL backend, before MuJoCo is imported.
+    """Choose the OpenGL backend, before MuJoCo is imported.
 
     A `MUJOCO_GL` that the user set is respected. Otherwise Linux takes EGL when it works (a GPU's,
     or Mesa's in software) and OSMesa when it does not; macOS and Windows keep MuJoCo's own choice.
@@ -48,7 +47,6 @@ def prepare_simulator() -> None:
     >>> prepare_simulator()
     >>> import mujoco
     """
-    _check_mujoco_version()
     _configure_mesa()
     allowed = _BACKENDS.get(platform.system(), _BACKENDS["Linux"])
     given = _mujoco_gl()
@@ -226,16 +224,6 @@ def opengl_name() -> str:
 def is_software(renderer: str) -> bool:
     """Whether an OpenGL renderer of this name draws with the CPU."""
     return any(word in renderer.lower() for word in _SOFTWARE)
-
-
-def _check_mujoco_version() -> None:
-    installed = importlib.metadata.version("mujoco")
-    major, minor = map(int, installed.split(".")[:2])
-    if not (3, 17) <= (major, minor) < (4, 0):
-        raise UserError(
-            f"mujoco {installed} is installed, but svea needs 3.17 or a later 3: run "
-            "pip install 'mujoco>=3.17,<4'."
-        )
 
 
 def _configure_mesa() -> None:
