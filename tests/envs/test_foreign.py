@@ -64,6 +64,49 @@ def adapt(monkeypatch):
     return adapt
 
 
+# Several parts ------------------------------------------------------------------------------------
+
+
+def test_parts_are_what_each_picture_would_be_alone_and_the_vector_as_it_is(adapt):
+    """Two pictures, of which one is grey with channels first, and a vector in double precision."""
+    space = gym.spaces.Dict(
+        front=box(12, 20, 3), wrist=box(1, 12, 20), joints=gym.spaces.Box(-9, 9, (2,), np.float64)
+    )
+    joints = np.array([0.1, -7.0])
+    env = adapt(
+        Gradient(
+            space,
+            show=lambda p: {"front": p, "wrist": first(p)[:1], "joints": joints * p[0, 0, 0]},
+        )
+    )
+    front, wrist = rgb(), Gradient(box(1, 12, 20), show=lambda picture: first(picture)[:1])
+    alone = {"front": adapt(front), "wrist": adapt(wrist)}
+    env = gym.wrappers.PassiveEnvChecker(env)
+    seen, _ = env.reset(seed=1)
+    for step in range(STEPS):
+        for name, single in alone.items():
+            picture = single.reset(seed=1)[0] if not step else single.step(np.zeros(2))[0]
+            np.testing.assert_array_equal(seen[name], picture)
+        level = front.first[0, 0, 0] + np.uint8(front.clock)
+        np.testing.assert_array_equal(seen["joints"], (joints * level).astype(np.float32))
+        assert env.observation_space.contains(seen)
+        seen, *_ = env.step(np.zeros(2))
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("mode", ["picture_colors", "picture_video"])
+def test_a_mode_changes_every_picture_and_no_vector(adapt, mode, channels_last):
+    space = gym.spaces.Dict(a=box(12, 20, 3), b=box(12, 20, 3), c=gym.spaces.Box(0, 1, (2,)))
+    show = lambda p: {"a": p, "b": 255 - p, "c": np.full(2, 0.5, np.float32)}  # noqa: E731
+    plain, changed = (
+        adapt(Gradient(space, show=show), mode=each, channels_last=channels_last).reset(seed=3)[0]
+        for each in ("train", mode)
+    )
+    assert plain["a"].shape == ((16, 16, 9) if channels_last else (9, 16, 16))
+    assert not any(np.array_equal(plain[name], changed[name]) for name in "ab")
+    assert np.array_equal(plain["c"], changed["c"])
+
+
 # Pictures -----------------------------------------------------------------------------------------
 
 

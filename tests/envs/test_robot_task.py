@@ -298,3 +298,35 @@ def test_an_episode_has_fifty_steps_and_two_actions():
     ends = [env.step(np.zeros(2, np.float32))[2:4] for _ in range(STEPS)]
     assert ends == [(False, False)] * 49 + [(False, True)]
     env.close()
+
+
+@pytest.mark.parametrize("task", ["robot_reach", "robot_push"])
+def test_joints_and_a_second_camera_stand_beside_the_papers_picture(task):
+    """Which is the same; worlds change what both cameras see, and never the joints."""
+    shown = {}
+    for mode in ("train", "test:7"):
+        plain, both = (
+            make_env(task, mode, image_size=32, observation=what)
+            for what in ("pictures", "pictures+gripper+joints")
+        )
+        pictures, parts = plain.reset(seed=4)[0], both.reset(seed=4)[0]
+        for _ in range(3):
+            np.testing.assert_array_equal(parts["view"], pictures)
+            data = both.unwrapped.physics.data
+            joints = np.concatenate([data.qpos[:JOINTS], data.qvel[:JOINTS]])
+            np.testing.assert_array_equal(parts["joints"], joints.astype(np.float32))
+            assert parts["gripper"].shape == (9, 32, 32)
+            assert both.observation_space.contains(parts)
+            pictures, parts = (env.step(np.array([1.0, -0.5]))[0] for env in (plain, both))
+        shown[mode] = parts
+        plain.close(), both.close()
+    train, test = shown.values()
+    np.testing.assert_array_equal(train["joints"], test["joints"])
+    assert (train["gripper"] != test["gripper"]).mean() > 0.5
+
+
+def test_other_tasks_show_pictures_alone():
+    with pytest.raises(UserError, match="observation"):
+        make_env("walker_walk", observation="pictures+joints")
+    with pytest.raises(UserError, match=r"pictures\+gripper"):
+        make_env("robot_reach", observation="gripper")

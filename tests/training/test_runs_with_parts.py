@@ -133,3 +133,42 @@ def test_a_bad_vector_later_ends_the_run_which_is_saved(bad, error, tmp_path, mo
     train(config)
     assert checkpoint.load(config.folder).decision == 40
     assert read_config(config.folder)["parts"]["vector"] == "state"
+
+
+# Looked at ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", [
+    "eval {run} --modes train picture_colors --episodes 1",
+    "watch {run} --modes train --seconds 1 --out {out}.mp4",
+    "analyze saliency {run} --modes train --samples 2 --guided --out {out}.png",
+    "analyze q-variance {run} --transitions 8 --draws 2",
+    "analyze q-gap {run} --augment conv --transitions 8 --draws 2",
+    "report {run}",
+])  # fmt: skip
+def test_every_verb_that_looks_at_a_run_takes_it(whole, tmp_path, verb):
+    from svea.cli import main
+
+    words = verb.format(run=whole, out=tmp_path / "out").split()
+    assert main([*words, "--trust"] if words[0] != "report" else words) == 0
+    if words[-1].startswith(str(tmp_path)):
+        assert Path(words[-1]).stat().st_size > 1000
+
+
+@pytest.mark.parametrize("overlay", ["none", "saliency"])
+def test_the_playground_plays_it_and_shows_the_first_picture(whole, overlay):
+    from svea.core import importing
+    from svea.play.player import Player
+    from svea.play.setting import AgentSlot, read_setting
+
+    importing.trust("toy")
+    setting = read_setting({"overlay": overlay}, [])
+    player = Player(AgentSlot(run=str(whole)), setting)
+    player.begin(setting)
+    player.decide()
+    frames, *over = player.seen()
+    shown = np.frombuffer(frames, np.uint8).reshape(3, 16, 16, 3)
+    assert player.episode is not None
+    front = player.episode.observation["pictures"][:9].reshape(3, 3, 16, 16)
+    np.testing.assert_array_equal(shown, front.transpose(0, 2, 3, 1))
+    assert [len(each) for each in over] == ([16 * 16 * 3] if overlay == "saliency" else [])
