@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib.metadata
 import os
 import platform
 import re
@@ -70,6 +71,16 @@ def test_a_smaller_shadow_map_and_fast_rendering_change_little(physics, monkeypa
     assert 0.1 < np.abs(full - fast).mean() < 15
     one, two = (picture[..., 0] > picture[..., 2] + 40 for picture in (full, fast))  # is orange
     assert (one & two).sum() / (one | two).sum() > 0.75
+
+
+@pytest.mark.parametrize(
+    ("version", "good"),
+    [("3.17.0", True), ("3.99.1", True), ("4.0.0", False), ("3.9.1", False), ("2.3.7", False)],
+)
+def test_mujoco_versions(monkeypatch, version, good):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    with contextlib.nullcontext() if good else pytest.raises(UserError, match=version):
+        prepare_simulator()
 
 
 @linux_only

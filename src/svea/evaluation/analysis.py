@@ -163,10 +163,9 @@ def choose_augmentations(names: Iterable[str]) -> list[str]:
                                 (GAP_AUGMENTATIONS if name == "all" else [name])))  # fmt: skip
     if not chosen:
         raise UserError("no augmentation; name some, or all")
-    if "crop" in chosen:
-        raise UserError("crop changes the size of an observation; leave it out")
     for name in chosen:
-        parse_augmentation(name)
+        if any("crop" in way for way in parse_augmentation(name)):
+            raise UserError("crop changes the size of an observation; leave it out")
     return chosen
 
 

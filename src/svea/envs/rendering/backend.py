@@ -11,6 +11,7 @@ import ctypes
 import ctypes.util
 import functools
 import gc
+import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -39,7 +40,7 @@ _SOFTWARE = ("llvmpipe", "softpipe", "swrast", "software rasterizer")
 
 
 def prepare_simulator() -> None:
-    """Choose the OpenGL backend, before MuJoCo is imported.
+    """Check the MuJoCo version and choose the OpenGL backend, before MuJoCo is imported.
 
     A `MUJOCO_GL` that the user set is respected. Otherwise Linux takes EGL when it works (a GPU's,
     or Mesa's in software) and OSMesa when it does not; macOS and Windows keep MuJoCo's own choice.
@@ -47,6 +48,7 @@ def prepare_simulator() -> None:
     >>> prepare_simulator()
     >>> import mujoco
     """
+    _check_mujoco_version()
     _configure_mesa()
     allowed = _BACKENDS.get(platform.system(), _BACKENDS["Linux"])
     given = _mujoco_gl()
@@ -224,6 +226,16 @@ def opengl_name() -> str:
 def is_software(renderer: str) -> bool:
     """Whether an OpenGL renderer of this name draws with the CPU."""
     return any(word in renderer.lower() for word in _SOFTWARE)
+
+
+def _check_mujoco_version() -> None:
+    installed = importlib.metadata.version("mujoco")
+    major, minor = map(int, installed.split(".")[:2])
+    if not (3, 17) <= (major, minor) < (4, 0):
+        raise UserError(
+            f"mujoco {installed} is installed, but svea needs 3.17 or a later 3: run "
+            "pip install 'mujoco>=3.17,<4'."
+        )
 
 
 def _configure_mesa() -> None:
