@@ -88,6 +88,7 @@ NOT_RUN = "not yet run"
 BLOCK = re.compile(
     r"(<!-- ([\w-]+): written by make results -->\n).*?(<!-- end of \2 -->)", re.DOTALL
 )
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 Returns = dict[Any, float]
 """Of episodes, by what pairs them."""
 
@@ -148,8 +149,10 @@ class Results:
         """The long tables, and a page that says how to read them."""
         place = self.root / "results/tables"
         tables = {name: self.blocks[name]() for name in FILES}
-        notes = [f"- [{name}.csv]({name}.csv): {notes_of(one)}" for name, one in tables.items()]
-        index = "\n".join(["# Tables", "", "`make results` writes these files.", "", *notes, ""])
+        notes = [
+            wrap(f"**[{name}.csv]({name}.csv)** {notes_of(one)}\n") for name, one in tables.items()
+        ]
+        index = "\n\n".join(["# Tables", "`make results` writes these files.", *notes]) + "\n"
         found = {place / f"{name}.csv": to_csv(one) for name, one in tables.items()}
         return found | {place / "README.md": index}
 
@@ -323,8 +326,9 @@ class Results:
                 gaps.append([now[one] - before[one] for one in now.keys() & before.keys()])
         ends = stats.bootstrap_interval([[float(np.mean(one)) for one in gaps]], stats.mean)
         note = (
-            "Mean return of the episodes that an agent played in front of both. Mean difference "
-            f"over the {len(gaps)} rows: {ends.point:+.0f} [{ends.low:+.0f}, {ends.high:+.0f}]. "
+            "Mean return of the episodes that an agent played in front of re-coded clips and of "
+            "the benchmark's own. Mean difference over the "
+            f"{len(gaps)} rows: {ends.point:+.0f} [{ends.low:+.0f}, {ends.high:+.0f}]. "
             "Those with re-coded clips were played with earlier code, some on other machines."
         )
         return Table.of("clips", rows, [note])
@@ -484,9 +488,8 @@ def _behind(result: Result | None) -> tuple[str, ...]:
     """What stands behind a number: seeds, decisions, episodes and worlds."""
     if result is None:
         return ("",) * 4
-    worlds = f"{result.worlds_seen} of {result.worlds} worlds" if result.worlds else "1 world"
-    seeds, episodes = plural(result.seeds, "seed"), plural(result.episodes, "episode")
-    return (seeds, f"{_reached(result.group)} decisions", episodes, worlds)
+    worlds = f"{result.worlds_seen} of {result.worlds}" if result.worlds else "1"
+    return (str(result.seeds), _reached(result.group), str(result.episodes), worlds)
 
 
 def _made(run: Run) -> dict[str, Cell]:
@@ -545,9 +548,12 @@ def to_csv(table: Table) -> str:
     noted = {c.title for c in table.columns if any(row.cell(c).note for row in table.rows)}
     return records_to_csv(
         {
-            f"{column.title}{end}": text
+            f"{column.title.strip('`*')}{end}": text
             for column, cell in zip(table.columns, line, strict=True)
-            for end, text in (("", cell.text.strip("`*")), (": interval", cell.note))
+            for end, text in (
+                ("", THOUSANDS.sub("", cell.text.strip("`*"))),
+                (": interval", cell.note),
+            )
             if not end or column.title in noted
         }
         for line in table.lines()
