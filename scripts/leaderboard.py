@@ -12,15 +12,16 @@ from comparison import (
     TASKS,
     Seeds,
     from_to,
-    mean_over,
+    mean_interval,
     records_at_100k,
     table,
 )
 
-from svea.core.words import number
+from svea.core.words import mean_std, number
 from svea.data.clips import DMCGB, source_of
 from svea.results.groups import Group
 from svea.results.published import PAPER_RESULTS, PaperResult
+from svea.results.read import by_world
 from svea.results.tables import ABOUT, Cell, Table
 
 SOURCES = {
@@ -55,11 +56,12 @@ def ours(groups: Iterable[Group], long: Iterable[Group]) -> Table:
         for names in [TASKS] if whole else [[task] for task in TASKS if task in tasks]:
             rows.append(_row(label, names, [tasks[task] for task in names]))
     rows.sort(key=lambda row: (len(row[2].text) > 1, -_first(row[1]), -row[6].value))
-    titles = ("setting", "decisions", "tasks", *MODES, "seeds per task", "episodes", "protocol")
+    titles = ("setting", "decisions", "tasks", *MODES, "seeds", "episodes", "protocol")
     note = (
-        "Mean return [95 % interval over worlds and, where there are several, seeds; train: "
-        "episodes]. Episodes are per mode and agent. Rows over all 5 tasks come first, then single "
-        "tasks; longer runs and higher returns in video_hard come first."
+        "Mean return ± half the width of the 95 % interval over worlds and seeds (train: "
+        "episodes); with one seed it says nothing about other seeds. Seeds are per task, episodes "
+        "per mode and agent. Rows over all 5 tasks come first, then single tasks; of these longer "
+        "runs, then higher returns in video_hard."
     )
     return table("leaderboard", titles, rows, note)
 
@@ -79,11 +81,22 @@ def _row(label: str, names: list[str], tasks: list[Seeds]) -> tuple[Cell, ...]:
         Cell(f"`{label}`"),
         Cell(" to ".join(f"{n:,}" for n in sorted({lengths[0], lengths[-1]}))),
         Cell(str(len(names)) if len(names) > 1 else names[0]),
-        *(mean_over(tasks, [mode]) for mode in MODES),
+        *(_mean(tasks, mode) for mode in MODES),
         Cell(from_to({len(seeds) for seeds in tasks})),
-        Cell(from_to(played - {0})),
-        Cell("benchmark's clips" if videos == {DMCGB} else "re-coded clips"),
+        Cell(from_to(played - {0}).replace(" to ", "–")),
+        Cell("benchmark" if videos == {DMCGB} else "re-coded"),
     )
+
+
+def _mean(tasks: list[Seeds], mode: str) -> Cell:
+    """A mean with half the width of its interval; a dash where a task lacks the mode."""
+    ends = mean_interval(
+        [[by_world(r for r in one if r["mode"] == mode) for one in seeds] for seeds in tasks]
+    )
+    if ends is None:
+        return Cell("–")
+    text = mean_std(ends.point, (ends.high - ends.low) / 2, "{:,.0f}".format)
+    return Cell(text, value=ends.point)
 
 
 def others(root: Path) -> Table:

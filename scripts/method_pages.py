@@ -22,7 +22,7 @@ from svea.results.tables import Table, to_markdown
 
 HELP = re.compile(r'^    (\w+): [^\n]*(?:\n        [^\n]*)*?\n    """(.*?)"""', re.M | re.S)
 NAMES = {"row": "rows of the paper's ablation table", "weak": "weak view", "strong": "strong view"}
-SHOWN = ("setting", "decisions", "tasks", *MODES[:4], "seeds per task")
+SHOWN = ("setting", "decisions", "tasks", *MODES[:4], "seeds")
 NOT_TRAINED = "Not yet trained on the benchmark with this code."
 
 
