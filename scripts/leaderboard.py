@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,12 @@ from comparison import (
     Seeds,
     from_to,
     mean_interval,
+    plus_minus,
     records_at_100k,
     table,
 )
 
-from svea.core.words import mean_std, number
+from svea.core.words import number
 from svea.data.clips import DMCGB, source_of
 from svea.results.groups import Group
 from svea.results.published import PAPER_RESULTS, PaperResult
@@ -95,8 +97,7 @@ def _mean(tasks: list[Seeds], mode: str) -> Cell:
     )
     if ends is None:
         return Cell("–")
-    text = mean_std(ends.point, (ends.high - ends.low) / 2, "{:,.0f}".format)
-    return Cell(text, value=ends.point)
+    return replace(plus_minus(ends), value=ends.point)
 
 
 def others(root: Path) -> Table:

@@ -33,13 +33,8 @@ from svea.results import plots, published, tables
 from svea.results.figures import ReportFigure
 from svea.results.groups import Group, all_caveats, group_runs
 from svea.results.read import Run, find_runs, read_runs
-from svea.results.summary import Aggregate, Result, aggregate, mean_curve, summarise
-from svea.results.tables import (
-    Table,
-    list_results,
-    return_tables,
-    success_tables,
-)
+from svea.results.summary import Result, aggregate, mean_curve, summarise
+from svea.results.tables import Table, list_results, return_tables, success_tables
 from svea.runs import layout, zoo
 
 FEW_CAVEATS = 8  # more are folded
@@ -60,8 +55,9 @@ class Evidence:
     results: list[Result]
     """Returns."""
     successes: list[Result]
-    aggregates: list[Aggregate]
     figures: list[ReportFigure]
+    every: Table
+    """All results, and what they come to over tasks."""
     problems: list[str]
     """Folders that are not runs, each with the reason."""
 
@@ -69,10 +65,6 @@ class Evidence:
     def runs(self) -> list[Run]:
         """Every run, group by group."""
         return [run for group in self.groups for run in group.runs]
-
-    def list_results(self) -> Table:
-        """All results, and what they come to over tasks."""
-        return list_results(self.results, self.successes, self.aggregates)
 
 
 def gather(
@@ -87,7 +79,8 @@ def gather(
     successes = [result for group in groups for result in summarise(group, "success")]
     on_step("drawing figures")
     shown = drawing.report_figures(groups, returns, successes)
-    return Evidence(groups, returns, successes, aggregate(groups), shown, problems)
+    every = list_results(returns, successes, aggregate(groups))
+    return Evidence(groups, returns, successes, shown, every, problems)
 
 
 def report(
@@ -151,7 +144,7 @@ def write_figures(evidence: Evidence, folder: Path) -> None:
         contents[f"{name}.pdf"] = plots.to_pdf(one.figure)
         contents[f"{name}.csv"] = tables.records_to_csv(one.numbers)
     returns, successes = return_tables(evidence.results), success_tables(evidence.successes)
-    for table in [evidence.list_results(), *returns, *successes]:
+    for table in [evidence.every, *returns, *successes]:
         name = _unused(f"table-{table.name}", contents)
         contents[f"{name}.tex"] = tables.to_latex(table)
         contents[f"{name}.md"] = tables.to_markdown(table)
@@ -223,7 +216,7 @@ def render(evidence: Evidence, generated: datetime, title: str = "") -> str:
     sources, left_out = embed(groups)
     caveats: dict[str, list[str]] = {p: [] for p in (*evidence.problems, *left_out)}
     caveats |= all_caveats(groups)
-    results = _without_repetition(evidence.list_results())
+    results = _without_repetition(evidence.every)
     # One setting alone has all of it in the table of all results.
     returns = return_tables(evidence.results) if len(groups) > 1 else []
     sections = [
