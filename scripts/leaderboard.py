@@ -36,7 +36,7 @@ SOURCES = {
     "SGQN": "[SGQN's page](https://github.com/SuReLI/SGQN): action repeat 4 on all tasks",
     "MaDi": "[MaDi's page](https://github.com/bramgrooten/mask-distractions): all rows trained "
     "again there",
-    "SADA": "[SADA's page](https://github.com/aalmuzairee/dmcgb2): trained with six augmentations, "
+    "SADA": "[SADA's page](https://github.com/aalmuzairee/SADA): trained with six augmentations, "
     "action repeat 2, video modes and renderer of DMC-GB2",
 }
 """Where numbers of others are from, and what differs from ours."""
