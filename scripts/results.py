@@ -38,6 +38,7 @@ from comparison import (
     kept,
     kinds_of,
     named_groups,
+    of_seeds,
     plus_minus,
     table,
     training_curves,
@@ -46,6 +47,7 @@ from model_cards import RETURN, model_card, return_cell, returns_of, wrap
 from PIL import Image, PngImagePlugin
 from published_runs import QUICK, provenance, read_published
 
+from svea.config.modes import GEOMETRY_MODES
 from svea.core import files
 from svea.core.words import number, plural, size
 from svea.data.clips import DMCGB, source_of
@@ -188,7 +190,8 @@ class Results:
             rows.append((task, *cells, seeds, _reached(group) if group else "–"))
             shown += played
         note = (
-            f"{HALF} over worlds, in train over episodes; in the paper's columns it is the "
+            f"{HALF} over worlds, in train over episodes, and over seeds where there are two; in "
+            "the paper's columns it is the "
             f"standard deviation over 5 seeds of {LONG:,} decisions. "
             f"{from_to({one.episodes for one in shown})} episodes per cell; {_worlds(shown)}."
         )
@@ -224,6 +227,7 @@ class Results:
             for group in groups
             for run in group.runs
             for last in [_last(run)]
+            if any(r["mode"] in GEOMETRY_MODES for r in run.agent_episodes)
         )
 
     def motion(self) -> Table:
@@ -238,9 +242,9 @@ class Results:
         ours = [f"{row['video_hard']} on {row['task']}" for row in rows]
         tasks = [row["task"] for row in rows]
         paper = [published.lookup(task, "video_hard", PLANNED[0], "overlay") for task in tasks]
-        seeds = {len(group.runs) for group in self._long_groups()}
+        seeds = {len(group.runs) for group in self._long_groups() if group.label == OURS}
         note = (
-            f"After {LONG:,} decisions, with {from_to(seeds)} seed, `{OURS}` has in video_hard "
+            f"After {LONG:,} decisions, with {of_seeds(seeds)}, `{OURS}` has in video_hard "
             f"{' and '.join(ours)}; the paper's `svea + overlay` has "
             f"{' and '.join(map(papers, paper))}."
         )
@@ -476,7 +480,7 @@ class Results:
 def _sizes(shown: Sequence[Result]) -> str:
     """How many seeds and episodes are behind a table."""
     seeds, episodes = {one.seeds for one in shown}, {one.episodes for one in shown}
-    return f"{from_to(seeds)} seed per row, {from_to(episodes)} episodes per cell"
+    return f"{of_seeds(seeds)} per row, {from_to(episodes)} episodes per cell"
 
 
 def _worlds(shown: Sequence[Result]) -> str:
@@ -523,8 +527,8 @@ def _last(run: Run) -> int:
 
 
 def _reached(group: Group) -> str:
-    """How many decisions the agents of a group have in all, of several the fewest."""
-    return f"{min(map(_last, group.runs)):,}"
+    """How many decisions the agents of a group have in all."""
+    return from_to(set(map(_last, group.runs)))
 
 
 def _in_front_of_both(run: Run) -> dict[tuple[int, str], tuple[Returns, Returns]]:
