@@ -82,8 +82,8 @@ def test_curves_are_means_of_training_episodes(script: ModuleType, results: Any)
 
 def test_what_was_not_evaluated_is_never_shown_as_a_result(script: ModuleType, copy: Path) -> None:
     """Evaluations during training have other colours and fewer episodes: they are no result."""
-    for seed in (1, 2):
-        shutil.rmtree(copy / f"results/runs/walker_stand-svea-s{seed}")
+    for run in ("s1", "s2", "500k-s3"):
+        shutil.rmtree(copy / f"results/runs/walker_stand-svea-{run}")
     mode = "distracting_cs:0.1"  # left for the agent at 100,000 decisions alone
     file = copy / "results/runs/finger_spin-svea-s1/eval.jsonl"
     kept = [r for r in lines_of(file) if r["mode"] != mode or r["decision"] == 100_000]
@@ -241,6 +241,17 @@ def test_a_task_with_more_seeds_counts_no_more_and_missing_seeds_are_named(scrip
     partly = mean_cell([[played(100, 4), {}]])
     assert partly.text == "100" and partly.note == "[100, 100], without 1 seed"
     assert mean_cell([one_seed, [{}]]).text == script.NOT_EVALUATED
+
+
+def test_the_leaderboard_has_every_setting_and_its_records(script, results) -> None:
+    rows = {row[:3]: row for row in map(texts, results.leaderboard.lines())}
+    assert {row[0] for row in rows} == {group.label for group in results.groups}
+    row = rows["svea-motion", "500,000", "finger_spin"]
+    folder = ROOT / "results/runs/finger_spin-svea-motion-500k-s7"
+    means = [np.mean(recorded_returns(folder, 500_000, mode)) for mode in script.MODES]
+    assert [cell.split()[0] for cell in row[3:9]] == [*map(script.number, means)]
+    shown = {(row[0], row[-1]): row for row in map(texts, results.blocks["published"]().lines())}
+    assert shown["SADA", "SADA"][3] == script.number((270 + 702 + 363 + 662 + 566) / 5)
 
 
 RUN = "walker_walk-svea-s1"
