@@ -45,6 +45,7 @@ from svea.play.setting import (
     grouped_modes,
     read_message,
     read_setting,
+    sliders,
 )
 from svea.runs.load import load_config
 
@@ -226,6 +227,7 @@ class Playground:
             "groups": grouped_modes(self.tasks),
             "clips": self.clips,
             "overlays": OVERLAYS,
+            "factors": sliders(),
             "colors": [[to_text(setting[kind]) for kind in kinds] for setting in colors],
         }
 

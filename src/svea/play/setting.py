@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from svea.config.modes import GROUPS, modes_of, parse_mode
+from svea.config.factors import FACTORS
+from svea.config.modes import GROUPS, check_variation, modes_of, parse_mode
 from svea.config.run import fields
 from svea.core.errors import UserError, between
 from svea.envs.looks.live import COLOR, NEUTRAL, Adjustments
@@ -87,6 +88,26 @@ class Setting(Adjustments):
 
 DEFAULT = Setting()
 OPTIONS = {option.path: option for option in fields(DEFAULT)}
+FORMER: dict[Any, str] = {one.was: one.name for one in FACTORS.values() if one.was}
+"""Factors by their names in links that are older than the registry."""
+
+
+def sliders() -> list[dict[str, Any]]:
+    """What a page needs to show a slider for each factor, group by group."""
+    former = {name: was for was, name in FORMER.items()}
+    return [
+        {
+            "name": one.name,
+            "unit": one.unit,
+            "least": one.least,
+            "most": one.most,
+            "step": 1 if one.whole else (one.most - one.least) / 200,
+            "usual": one.neutral,
+            "about": one.about,
+            "was": former.get(one.name, ""),
+        }
+        for one in FACTORS.values()
+    ]
 
 
 def grouped_modes(tasks: Collection[str]) -> dict[str, list[str]]:
@@ -108,7 +129,12 @@ def read_setting(given: Any, clips: Collection[str], base: Setting = DEFAULT) ->
     if not isinstance(given, dict):
         raise UserError(f"a setting is {type(given).__name__}; it must be an object.")
     choices = {"mode": modes_of(None), "overlay": OVERLAYS, "video": ("", *clips)}
-    checked = {name: _checked(name, value) for name, value in given.items()}
+    named = {FORMER.get(name, name): value for name, value in given.items()}
+    varied = {name: value for name, value in named.items() if name in FACTORS}
+    checked = {name: _checked(name, v) for name, v in named.items() if name not in varied}
+    if varied:
+        merged = checked.get("variation", base.variation) | check_variation(varied, None)
+        checked["variation"] = {n: v for n, v in merged.items() if v != FACTORS[n].neutral}
     for name in choices.keys() & checked.keys():
         if checked[name] not in choices[name]:
             raise UserError(f"{name} is {checked[name][:60]!r}, which is not offered here.")
@@ -119,7 +145,12 @@ def _checked(name: str, value: Any) -> Any:
     """A field's value, if it is one."""
     option = OPTIONS.get(name)
     if option is None:
-        raise UserError(f"a setting has no {name[:40]!r}.")
+        raise UserError(f"a setting has no {str(name)[:40]!r}.")
+    if name == "variation":
+        unknown = [k for k in value if k not in FACTORS] if isinstance(value, dict) else [value]
+        if unknown:
+            raise UserError(f"variation has {str(unknown[0])[:40]!r}, which is not offered here.")
+        return check_variation(value, None)
     if option.type is float and type(value) is int:
         value = float(value) if abs(value) < 1e9 else math.inf
     if type(value) is not option.type:
