@@ -11,7 +11,7 @@ from svea.config.modes import WITHOUT_FACTORS, factors_of
 from svea.core.errors import UserError
 from svea.envs import TASKS, make_env
 
-OWN = "tests.support.toy:make"
+OWN = "toy:make"
 SMALL: dict[str, Any] = {"render_mode": "rgb_array", "render_size": 64, "image_size": 48}
 
 

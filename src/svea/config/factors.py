@@ -98,8 +98,9 @@ class Factor:
             below = min(max(below, 1), steps - 1)  # something of both sides
         low = np.linspace(self.least, self.training, below + 1) if below else [self.training]
         high = np.linspace(self.training, self.most, steps - below + 1)[1:]
-        found = np.unique(np.concatenate([low, high]))
-        return np.unique(np.rint(found) if self.whole else found).tolist()
+        found = np.concatenate([low, high])
+        rounded = np.rint(found) if self.whole else [float(f"{value:.4g}") for value in found]
+        return np.unique(rounded).tolist()  # names of four digits
 
 
 def _table() -> list[Factor]:

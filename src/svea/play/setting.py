@@ -129,7 +129,7 @@ def read_setting(given: Any, clips: Collection[str], base: Setting = DEFAULT) ->
     if not isinstance(given, dict):
         raise UserError(f"a setting is {type(given).__name__}; it must be an object.")
     choices = {"mode": modes_of(None), "overlay": OVERLAYS, "video": ("", *clips)}
-    named = {FORMER.get(name, name): value for name, value in given.items()}
+    named = {str(FORMER.get(name, name)): value for name, value in given.items()}
     varied = {name: value for name, value in named.items() if name in FACTORS}
     checked = {name: _checked(name, v) for name, v in named.items() if name not in varied}
     if varied:

@@ -14,7 +14,7 @@ import numpy as np
 
 from svea import envs
 from svea.config import Role, fields_with, flat, resolve, to_dict
-from svea.config.modes import in_order
+from svea.config.modes import in_order, is_factor
 from svea.core.errors import UserError
 from svea.core.importing import is_import_path
 from svea.core.words import listed, plural
@@ -85,7 +85,7 @@ class Group:
     @property
     def test_mode(self) -> str | None:
         """The test mode to show first."""
-        tests = [mode for mode in self.modes if mode != "train"]
+        tests = [mode for mode in self.modes if mode != "train" and not is_factor(mode)]
         return TEST_MODE if TEST_MODE in tests else next(iter(tests), None)
 
     @cached_property
@@ -308,7 +308,8 @@ def caveats_of(group: Group) -> list[str]:
         found.append(f"settings of these runs differ in more than their labels say: {unsaid}")
     if run.config.get("eval_actions") == "sampled":
         found.append("evaluations sample actions; the paper takes the policy's most likely one")
-    generated = [mode for mode, told in run.provenance.items() if told.get("source") in GENERATED]
+    sources = {mode: told.get("source") for mode, told in run.provenance.items()}
+    generated = [m for m, source in sources.items() if source in GENERATED and not is_factor(m)]
     if generated:
         found.append(f"{', '.join(sorted(generated))}: generated data, not the benchmark's")
     return found + differently_made(group.runs)
@@ -338,8 +339,8 @@ def few_episodes(group: Group, modes: Collection[str] | None = None) -> list[str
 
 
 def shown_modes(found: Sequence[str], modes: Collection[str] | None) -> list[str]:
-    """Those of `modes`, if they are given."""
-    return [mode for mode in found if modes is None or mode in modes]
+    """Those of `modes`, if they are given; else all but factors, whose values have no end."""
+    return [m for m in found if (not is_factor(m) if modes is None else m in modes)]
 
 
 def _few_in(group: Group, mode: str) -> str:

@@ -32,6 +32,7 @@ from svea.core.errors import UserError
 from svea.core.words import duration, number, plural, rate
 from svea.results import figures as drawing
 from svea.results import plots, published, tables
+from svea.results.factors import Response, responses, tolerances, verdicts
 from svea.results.figures import ReportFigure
 from svea.results.groups import Group, all_caveats, group_runs
 from svea.results.read import Run, find_runs, read_runs
@@ -65,6 +66,8 @@ class Evidence:
     successes: list[Result]
     aggregates: list[Aggregate]
     figures: list[ReportFigure]
+    varied: list[Response]
+    """How agents answer to factors."""
     problems: list[str]
     """Folders that are not runs, each with the reason."""
 
@@ -76,6 +79,12 @@ class Evidence:
     def return_tables(self) -> list[Table]:
         """Returns with settings side by side: over all tasks, then by mode or task."""
         return [*aggregate_tables(self.aggregates), *return_tables(self.results)]
+
+    def tolerance_tables(self) -> list[Table]:
+        """How far each factor may go, with what breaks each agent first."""
+        table = tolerances(self.varied)
+        notes = (*table.notes, *(f"{text}." for text in verdicts(self.varied)))
+        return [replace(table, notes=notes)] if self.varied else []
 
 
 def gather(
@@ -89,8 +98,10 @@ def gather(
     returns = [result for group in groups for result in summarise(group)]
     successes = [result for group in groups for result in summarise(group, "success")]
     on_step("drawing figures")
+    varied = responses(groups)
     shown = drawing.report_figures(groups, returns, successes)
-    return Evidence(groups, returns, successes, aggregate(groups), shown, problems)
+    shown += drawing.factor_figures(varied, drawing.looks_of(groups))
+    return Evidence(groups, returns, successes, aggregate(groups), shown, varied, problems)
 
 
 def report(
@@ -153,7 +164,8 @@ def write_figures(evidence: Evidence, folder: Path) -> None:
         contents[f"{name}.png"] = plots.to_png(one.figure, dpi=200)
         contents[f"{name}.pdf"] = plots.to_pdf(one.figure)
         contents[f"{name}.csv"] = tables.records_to_csv(one.numbers)
-    for table in [*evidence.return_tables(), *success_tables(evidence.successes)]:
+    others = success_tables(evidence.successes) + evidence.tolerance_tables()
+    for table in [*evidence.return_tables(), *others]:
         name = _unused(f"table-{table.name}", contents)
         contents[f"{name}.tex"] = tables.to_latex(table)
         contents[f"{name}.md"] = tables.to_markdown(table)
@@ -234,6 +246,7 @@ def render(evidence: Evidence, generated: datetime, title: str = "") -> str:
         Section("caveats", "Caveats", caveats),
         _topic(evidence, drawing.LEARNING, "Learning"),
         _topic(evidence, drawing.GENERALISATION, "Generalisation", returns),
+        _topic(evidence, drawing.FACTORS, "Factors", evidence.tolerance_tables()),
         _topic(evidence, drawing.ROBOT, "Robot", success_tables(evidence.successes)),
         _topic(evidence, drawing.Q_VALUES, "Q-values"),
         Section("results", "Results", results if results.rows else None),
