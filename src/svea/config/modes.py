@@ -361,6 +361,34 @@ def parse_mixture(text: str, task: str | None = None) -> Shares:
     return {mode: share / total for mode, share in shares.items()}
 
 
+def check_worlds(train_mode: str, train_vary: str, task: str) -> None:
+    """Refuse worlds of training that a task does not have."""
+    parse_mixture(train_mode, task)
+    check_variation(factors.parse_ranges(train_vary), task, drawn=True)
+
+
+def name_worlds(train_mode: str, train_vary: str) -> str:
+    """What training shows besides its own world, as results name it; empty for that alone.
+
+    >>> name_worlds("color_easy", "camera.roll=-9..9"), name_worlds("train", "")
+    ('color_easy, camera.roll=-9..9', '')
+    """
+    parts = ("" if train_mode == "train" else train_mode, train_vary)
+    return ", ".join(filter(None, parts))
+
+
+def trained_on(train_mode: str, train_vary: str, mode: str) -> bool:
+    """Whether training has shown the world of a mode, other than `train`.
+
+    >>> [trained_on("train", "camera.roll=-9..9", f"camera.roll={at}") for at in (5, 10)]
+    [True, False]
+    """
+    if found := factors.read_mode(mode):
+        low, high = factors.parse_ranges(train_vary).get(found[0], (math.inf, -math.inf))
+        return low <= found[1] <= high
+    return mode != "train" and mode in parse_mixture(train_mode)
+
+
 def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
     """Spell out groups such as `all` and `geometry`, check every mode, and keep each once.
 

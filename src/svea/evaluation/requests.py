@@ -26,6 +26,7 @@ from svea.config.modes import (
     label_mode,
     mode_of_label,
     modes_for,
+    name_worlds,
     parse_mode,
     vary_modes,
 )
@@ -415,7 +416,7 @@ def record_template(
     config: Config, policy: str, decision: int, weights: str, mode: str, provenance: Record
 ) -> Record:
     """What the records of one run, policy and mode have in common."""
-    is_agent = policy == "agent"
+    is_agent, worlds = policy == "agent", name_worlds(config.train_mode, config.train_vary)
     adapted = ", adapted" if config.auxiliary == "pad" else ""  # another protocol
     return {
         "policy": policy,
@@ -427,6 +428,7 @@ def record_template(
         "weights": weights if is_agent else None,
         "actions": config.eval_actions + adapted if is_agent else "uniform",
         "mode": mode,
+        **({"trained_in": worlds} if is_agent and worlds else {}),
         "svea_version": __version__,
         "provenance": provenance,
     }

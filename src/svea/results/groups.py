@@ -102,6 +102,8 @@ class Group:
             found.append(plural(len(self.runs), "seed"))
         if run.preset != "paper":
             found.append(f"preset {run.preset}")
+        if run.trained_in:
+            found.append(f"trained in {run.trained_in}")
         if pictures := other_pictures(run):
             found.append(pictures)
         if self.task in envs.ROBOT_TASKS:
@@ -139,6 +141,7 @@ def method_label(run: Run) -> str:
     other = [name for name in (run.encoder, run.base) if name not in ("cnn", "sac")]
     usual = METHODS[run.method].mask if run.method in METHODS else "none"
     other += [f"mask {run.mask}"] if run.mask != usual else []
+    other += [f"TRAINED IN {run.trained_in}"] if run.trained_in else []
     return run.method + strong + (f" ({', '.join(other)})" if other else "")
 
 
@@ -200,6 +203,8 @@ def settings_of(run: Run) -> Settings:
     settings = {name: str(value) for name, value in flat(counting).items()}
     own = {"method": run.method, "augment": run.augment}  # one spelling of each
     settings |= {name: value for name, value in own.items() if name in settings}
+    usual = {"train_mode": "train", "train_vary": ""}  # which older runs do not tell
+    settings = {k: v for k, v in settings.items() if k not in usual or v != usual[k]}
     if pictures := run.pictures:  # where they lay does not matter then
         settings.pop("overlay_dir", None)
         source, digest = pictures.get("source"), str(pictures.get("sha256"))[:8]
@@ -265,7 +270,7 @@ def all_caveats(
     about: Caveats = {}
     for group in groups:
         own = [] if warnings_only else caveats_of(group)
-        for text in (*own, *few_episodes(group, modes)):
+        for text in (*own, *seen_worlds(group), *few_episodes(group, modes)):
             about.setdefault(text, []).append(group.name)
     for task in dict.fromkeys(group.task for group in groups):
         beside = [group for group in groups if group.task == task]
@@ -327,6 +332,13 @@ def differently_made(runs: Sequence[Run], modes: Collection[str] | None = None) 
         for other in sorted(one for one in others if isinstance(one, str)):
             differ.setdefault(f"some episodes were drawn by {other}", []).append(mode)
     return [f"{text} ({', '.join(where)})" for text, where in differ.items()]
+
+
+def seen_worlds(group: Group) -> list[str]:
+    """A sentence about an agent that was not trained in the training world alone; or none."""
+    seen = group.runs[0].trained_in
+    alone = "not to be compared with agents that never saw a test world (zero-shot)"
+    return [f"trained in {seen}: {alone}"] if seen else []
 
 
 def few_episodes(group: Group, modes: Collection[str] | None = None) -> list[str]:

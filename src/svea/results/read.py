@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from svea.config.modes import in_order
+from svea.config.modes import in_order, name_worlds, trained_on
 from svea.config.names import spelled, uses_pictures
 from svea.core import files
 from svea.core.errors import StorageError, UserError
@@ -91,6 +91,18 @@ class Run:
     mask = Setting("none")
     """What covers pixels before the encoder."""
     preset = Setting("unknown")
+    train_mode, train_vary = Setting("train"), Setting("")
+
+    @property
+    def trained_in(self) -> str:
+        """What training showed besides the training world; empty for that alone."""
+        return name_worlds(self.train_mode, self.train_vary)
+
+    def trained_on(self, mode: str) -> bool:
+        """Whether training has shown the world of a mode, other than train."""
+        with contextlib.suppress(UserError):  # a damaged record
+            return trained_on(self.train_mode, self.train_vary, mode)
+        return False
 
     def told(self, key: str, recorded: str = "") -> Any:
         """A value of the configuration, or else of the first episode that has it."""

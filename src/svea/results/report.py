@@ -371,7 +371,8 @@ def card(group: Group, evidence: Evidence, *, brief: bool) -> Card:
     trained = words.decisions(done, run.action_repeat)
     size = f"{plural(len(group.runs), 'seed')} · {trained} · preset {run.preset}"
     unfinished = sum(not run.finished for run in group.runs)
-    badges = ["not a replication"] if group.departures else []
+    badges = [f"trained in {run.trained_in}"] if run.trained_in else []
+    badges += ["not a replication"] if group.departures else []
     badges += [f"{unfinished} unfinished"] if unfinished else []
     tiles = list(_tiles(group, evidence, brief))
     return Card(group, tiles, size, badges, _small_curves(group), plots.color_of(group.method))
