@@ -32,7 +32,7 @@ import torch
 from plain import PlainSVEA
 
 from svea.agents import make_agent
-from svea.bench.timing import ACTIONS, machine, noise_replay
+from svea.bench import ACTIONS, machine, noise_replay
 from svea.config import configure
 from svea.core.machine import usable_cores
 from svea.speed import Learner, choose_speed

@@ -44,7 +44,7 @@ def main() -> None:
     if options.draw:
         variant, task, at_once, rate = options.draw
         return draw(variant, task, int(at_once), float(rate))
-    from svea.bench.timing import machine
+    from svea.bench import machine
 
     print(machine())
     updates = Updates(options.learners, options.seconds) if torch.cuda.is_available() else None

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from svea.bench.timing import machine
+from svea.bench import machine
 from svea.config.modes import ROBOT_TASKS
 from svea.envs import PAPER_TASKS, expand_modes, make_env
 

@@ -22,10 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from svea.core.machine import usable_cores
-from svea.studies import Grid, PlannedRun, Study, open_study, plan_runs, read_states, read_study
+from svea.studies import (
+    Grid,
+    PlannedRun,
+    Study,
+    estimate_cost,
+    open_study,
+    plan_runs,
+    read_states,
+    read_study,
+)
 from svea.studies import ray as engine
 from svea.studies.engines import Resources
-from svea.studies.work import estimate_cost
 
 DECISIONS = 1000
 CORES = usable_cores()

@@ -27,7 +27,7 @@ import torch
 
 from svea import configure, speed
 from svea.agents import make_agent
-from svea.bench.timing import ACTIONS, machine, median_ms, noise_replay
+from svea.bench import ACTIONS, machine, median_ms, noise_replay
 from svea.config.presets import parse_settings
 
 USUAL = ("augment=conv", "augment=overlay", "augment=overlay_drift", "encoder=frames", "method=drq")

@@ -48,7 +48,7 @@ from svea.envs import describe
 from svea.evaluation.requests import fingerprint
 from svea.results import plots, published, stats
 from svea.results.groups import Group, group_runs
-from svea.results.read import Run, read_run
+from svea.results.read import Run
 from svea.results.report import gather
 from svea.results.summary import Result, summarise_mode
 from svea.results.tables import (
@@ -277,7 +277,7 @@ class Results:
         rows = []
         for folder in sorted((self.root / "results/stored").iterdir()):
             whole, small = (
-                {r["seed"]: r["return"] for r in read_run(folder / kind).agent_episodes}
+                {r["seed"]: r["return"] for r in filter(is_agent, read_records(folder / kind))}
                 for kind in ("float32", "stored")
             )
             agent = {"agent": Cell(f"`{zoo.PREFIX}{folder.name}`"), "mode": Cell("train")}

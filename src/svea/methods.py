@@ -1,7 +1,5 @@
 """The names that users type: products of base, recipe, encoder, mask and auxiliary task."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from svea.recipes import RECIPES, Recipe

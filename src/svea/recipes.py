@@ -10,8 +10,6 @@ A recipe says which views feed the Q-prediction (and with which coefficient), th
 policy. The rows of the paper's ablation table differ in nothing else, so they are rows here too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -8,20 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from svea.augment import Augment, centre_crop, crop, shift
-
-if TYPE_CHECKING:
-    from svea.config import Config
-
-
-def unchanged(images: Tensor) -> Tensor:
-    """The images themselves."""
-    return images
+from svea.augment import Augment, centre_crop, crop, none, shift
+from svea.config import Config
 
 
 def pixels(images: Tensor, scale: Callable[[Tensor, torch.dtype], Tensor] | None = None) -> Tensor:
@@ -76,7 +69,7 @@ class Views:
         size = config.image_size
         if config.crop:
             return cls(None, partial(centre_crop, size=size), crop.bind(size=size), strong)
-        return cls(None, unchanged, shift.bind(pad=config.shift), strong)
+        return cls(None, none, shift.bind(pad=config.shift), strong)
 
     def __call__(self, observations: Tensor, generator: Generator | None) -> Views:
         """The same views of a batch, drawn from a generator."""

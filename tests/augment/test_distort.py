@@ -188,10 +188,3 @@ def test_amplitude_mix_draws_shares_for_half_of_the_samples():
     some = draw["share"][draw["share"] > 0]
     assert abs(len(some) / 4000 - 0.5) < 0.03
     assert some.min() >= 0.8 and some.max() <= 1 and abs(some.mean() - 0.9) < 0.01
-
-
-def test_a_batch_of_one_is_its_own_partner():
-    x = observations(1)
-    same = augment.amplitude_mix.draw(x, seeded(0), probability=1.0)
-    y = augment.amplitude_mix.apply(x, same)
-    assert y.shape == x.shape and not torch.equal(x, y)

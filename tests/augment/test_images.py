@@ -10,6 +10,7 @@ import pytest
 import torch
 from augmented import seeded
 from PIL import Image
+from small_media import write_video
 from torch import Tensor
 
 from svea.augment import images
@@ -23,16 +24,6 @@ def write_picture(path: Path, size: tuple[int, int] = (160, 120), seed: int = 0)
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(path)
     return pixels
-
-
-def write_video(path: Path, frames: int = 20) -> None:
-    from imageio_ffmpeg import write_frames
-
-    writer = write_frames(str(path), (96, 64), fps=10, macro_block_size=1, quality=8)
-    writer.send(None)
-    for frame in range(frames):
-        writer.send(np.full((64, 96, 3), 10 * frame, np.uint8).tobytes())
-    writer.close()
 
 
 def test_procedural_pictures_are_the_same_for_a_seed_and_differ_between_seeds():
@@ -141,7 +132,8 @@ def test_the_hash_tells_at_which_size_pictures_are_held(tmp_path, monkeypatch):
 
 
 def test_videos_give_their_key_frames(tmp_path):
-    write_video(tmp_path / "ramp.mp4")
+    ramp = np.arange(0, 200, 10, np.uint8)[:, None, None, None]
+    write_video(tmp_path / "ramp.mp4", np.broadcast_to(ramp, (20, 64, 96, 3)))
     bank = ImageBank.folder(tmp_path)
     assert len(bank.pictures) >= 1
     assert bank.pictures[0].float().mean() < 20  # the first frame is black

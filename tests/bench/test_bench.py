@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tiny_runs import TINY
 
-from svea.bench import timing
+from svea import bench
 from svea.bench.augment import REFERENCE, time_augmentations
 from svea.bench.decisions import time_environments, time_training
 from svea.bench.update import time_updates
@@ -15,7 +15,7 @@ from svea.core.errors import UserError
 def test_calls_take_turns_and_the_first_round_does_not_count():
     order = []
     calls = [lambda: order.append("a"), lambda: order.append("b")]
-    assert timing.times_ms(calls, 2).shape == (2, 2)
+    assert bench.times_ms(calls, 2).shape == (2, 2)
     assert order == ["a", "b"] * 3
 
 
@@ -51,9 +51,9 @@ def test_training_counts_the_decisions_of_all_seeds():
         lambda: time_training([0], -1, task="toy:make", envs=1),
         lambda: time_augmentations(["shift"], repeats=0),
         lambda: time_augmentations(["shif"]),
-        lambda: time_updates(["svea"], device=timing.CPU, repeats=0),
-        lambda: time_updates([], device=timing.CPU),
-        lambda: time_updates(["sveaa"], device=timing.CPU),
+        lambda: time_updates(["svea"], device=bench.CPU, repeats=0),
+        lambda: time_updates([], device=bench.CPU),
+        lambda: time_updates(["sveaa"], device=bench.CPU),
     ],
 )
 def test_nothing_to_measure_is_refused(measure):
@@ -74,7 +74,7 @@ def test_every_augmentation_is_timed_with_its_loop_next_to_a_yardstick():
 @pytest.fixture(scope="module")
 def rows():
     methods = ("svea", "drq", "madi", "sgqn")
-    made = time_updates(methods, device=timing.CPU, how="eager", batch=1, repeats=1)
+    made = time_updates(methods, device=bench.CPU, how="eager", batch=1, repeats=1)
     return dict(zip(methods, made, strict=True))
 
 

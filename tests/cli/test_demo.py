@@ -1,11 +1,8 @@
 """`svea demo` shows what it can and says what is missing."""
 
-from pathlib import Path
-
 import pytest
 
 from svea.cli import demo, main
-from svea.config import configure
 
 SMALL = {
     "preset": "quick", "decisions": 40, "warmup": 20, "eval_every": 40, "eval_episodes": 1,
@@ -39,7 +36,8 @@ def test_with_damaged_agents_alone_it_fails(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "--no-train"]) == 4
     said = capsys.readouterr()
-    assert f"{demo.AGENTS[0]}: " in said.out and f"{demo.AGENTS[1]} of the zoo is" in said.err
+    assert all(f"{name} of the zoo is" in said.out for name in demo.AGENTS)
+    assert f"{demo.AGENTS[0]} of the zoo is" in said.err
 
 
 def test_without_a_renderer_it_ends_at_once_with_the_cure(tmp_path, monkeypatch, capsys):
@@ -48,18 +46,6 @@ def test_without_a_renderer_it_ends_at_once_with_the_cure(tmp_path, monkeypatch,
     said = capsys.readouterr()
     assert said.out == "" and "MUJOCO_GL is 'broken'" in said.err
     assert not (tmp_path / "out").exists()
-
-
-def test_its_page_names_its_task_and_settings():
-    config = configure(demo.TASK, **demo.SETTINGS)
-    page = " ".join((Path(__file__).parents[2] / "docs" / "demo.md").read_text().split())
-    sac, size = config.sac, config.image_size
-    assert f"`{config.task}`: preset `{config.preset}` with pictures of {size} pixels" in page
-    assert f"batch {config.batch_size}, {sac.n_step}-step returns, discount {sac.discount}" in page
-    assert f"an initial temperature of {sac.initial_temperature}" in page and sac.target_every == 1
-    assert f"{config.decisions:,} decisions or 8 minutes" in page
-    assert config.time_limit == "8m" and config.eval_actions == "most_likely"
-    assert f"{demo.EPISODES} episodes each with the most likely actions" in page
 
 
 @pytest.mark.slow

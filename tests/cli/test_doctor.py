@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 import torch
-from packaging.requirements import Requirement
 
 from svea.cli import doctor
 from svea.core import errors, machine
@@ -125,13 +124,6 @@ def test_a_mujoco_out_of_range_is_named_with_the_range_that_works(healthy):
         assert finding("mujoco") == doctor.Check("mujoco", version)
 
 
-def test_packages_and_ranges_are_those_of_the_project():
-    base = {Requirement(line).name for line in PROJECT["dependencies"]}
-    train = {Requirement(line).name for line in PROJECT["optional-dependencies"]["train"]}
-    assert {each.name for each in doctor.requirements() if not each.marker} == base
-    assert {each.name for each in doctor.requirements() if each.marker} == train
-
-
 def test_an_uninstalled_source_tree_is_checked_without_versions(monkeypatch):
     def absent(name):
         raise importlib.metadata.PackageNotFoundError(name)
@@ -206,12 +198,7 @@ def test_data_that_is_incomplete_missing_or_not_data(tmp_path, monkeypatch):
     assert check.cure.startswith("svea data list") and "video_easy" in check.cure
 
 
-def test_the_real_data(data_dir):
-    assert "video_hard 100 of 100 clips" in doctor.check_data(data_dir).value
-
-
-@pytest.mark.parametrize("columns", [80, 0])
-def test_lines_say_what_json_says_and_fit_a_terminal(healthy, capsys, monkeypatch, columns):
+def test_lines_say_what_json_says(healthy, capsys):
     healthy["numpy"] = "1.26.4"
     assert doctor.run(["--json"]) == errors.UserError.exit_code
     report = json.loads(capsys.readouterr().out)
@@ -220,12 +207,8 @@ def test_lines_say_what_json_says_and_fit_a_terminal(healthy, capsys, monkeypatc
     assert [(check["name"], check["cure"]) for check in problems] == [
         ("numpy", "pip install 'numpy>=2'")
     ]
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: columns > 0)
     doctor.run([])
-    out = capsys.readouterr().out
-    assert all(len(line) <= columns or "/" in line for line in out.splitlines() if columns)
-    words = " ".join(out.split())
+    words = " ".join(capsys.readouterr().out.split())
     for check in report["checks"]:
         assert f"{check['status']} {check['name']} {' '.join(check['value'].split())}" in words
     assert "fix: pip install 'numpy>=2'" in words and words.endswith("yet: fix numpy")

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from fake_runs import write_run
 from PIL import Image
+from processes import alive
 from small_media import write_video
 from tiny_runs import tiny
 
@@ -293,14 +294,6 @@ def make(image_size=16, seed=0):
 """
 
 
-def is_alive(pid: str) -> bool:
-    """Whether a process runs; a dead one keeps its name until its parent asks how it ended."""
-    try:
-        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def test_a_second_ctrl_c_ends_all_processes_at_once(three, tmp_path):
     """Environments that do not answer keep the first one waiting, here for ten minutes."""
     (tmp_path / "modules").mkdir()
@@ -316,7 +309,7 @@ def test_a_second_ctrl_c_ends_all_processes_at_once(three, tmp_path):
     episodes = "1 new episode" if count == 1 else f"{count} new episodes"
     said = f"svea: stopped at once; {episodes} recorded, the same command continues"
     assert err.splitlines()[-1] == said
-    assert not [pid for pid in folder.iterdir() if is_alive(pid.name)]
+    assert not [pid for pid in folder.iterdir() if alive(int(pid.name))]
 
 
 @pytest.mark.parametrize("jobs", [1, 4])

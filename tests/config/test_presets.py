@@ -1,11 +1,25 @@
-"""What a preset, an encoder, a method and a task decide, and which of them wins."""
+"""What a preset, an encoder, a method and a task decide; a configuration as dictionary and name."""
 
+import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from svea.config import ENCODERS, PRESETS, configure, from_dict, to_dict
+from svea.config import (
+    ENCODERS,
+    PRESETS,
+    Config,
+    configure,
+    differences,
+    from_dict,
+    to_dict,
+)
+from svea.config.presets import LONGEST, bounded, run_name
+from svea.core.errors import UserError
 from svea.methods import METHODS
 
 
@@ -103,24 +117,14 @@ def test_pad_splits_convolutions_and_shares_a_vit_whole() -> None:
     assert configure("walker_walk", method="pad").network.layers == 11
 
 
-def test_quick_is_the_recipe_that_was_measured() -> None:
-    """docs/demo.md has its returns; another recipe needs other numbers there."""
-    config = configure("walker_stand", preset="quick")
-    sac = config.sac
-    assert (config.decisions, config.image_size, config.batch_size) == (15_000, 48, 64)
-    assert (config.rendering, config.eval_actions) == ("full", "most_likely")
-    assert (sac.n_step, sac.discount, sac.initial_temperature) == (3, 0.97, 0.1)
-    assert (sac.q_tau, sac.target_every, config.shift) == (0.02, 1, 2)
-
-
 @pytest.mark.parametrize("base", ["sac", "ddpg", "dqn"])
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_method_goes_with_every_encoder_and_base(preset, encoder, base):
     for method in METHODS:
-        settings: dict[str, Any] = {"preset": preset, "encoder": encoder, "base": base}
-        settings |= {"action_bins": 3} if base == "dqn" else {}
-        config = configure("walker_walk", method=method, **settings)
+        options: dict[str, Any] = {"preset": preset, "encoder": encoder, "base": base}
+        options |= {"action_bins": 3} if base == "dqn" else {}
+        config = configure("walker_walk", method=method, **options)
         assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
 
 
@@ -132,3 +136,113 @@ def test_nested_values_by_dictionary_dots_or_dataclass() -> None:
     ):  # fmt: skip
         config = configure("walker_walk", **values)
         assert (config.recipe.alpha, config.recipe.beta) == (0.9, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "walker_walk-svea-0"),
+        ({"seed": 3, "preset": "quick"}, "walker_walk-svea-quick-3"),
+        ({"preset": "quick", "recipe.K": 2}, "walker_walk-svea-quick-K2-0"),
+        ({"method": "drq", "augment": "conv"}, "walker_walk-drq-conv-0"),
+        ({"base": "ddpg", "encoder": "vit"}, "walker_walk-svea-ddpg-vit-0"),
+        ({"augment": "conv|cutout"}, "walker_walk-svea-conv_cutout-0"),
+        ({"envs": 4, "batch_size": 64}, "walker_walk-svea-envs4-batch_size64-0"),
+        ({"sac.learning_rate": 3e-4}, "walker_walk-svea-sac.learning_rate0.0003-0"),
+        ({"replay": 1_000_000}, "walker_walk-svea-replay1000000-0"),
+        ({"rendering": "fast", "eval_mode": "video_easy"}, "walker_walk-svea-fast-video_easy-0"),
+        ({"method": "simgrl"}, "walker_walk-simgrl-0"),
+        ({"method": "simgrl", "encoder": "cnn"}, "walker_walk-simgrl-cnn-0"),
+        ({"overlay_dir": "/data/photos/"}, "walker_walk-svea-photos-0"),
+        ({"method": "curl", "auxiliary": "none"}, "walker_walk-curl-auxiliary_none-0"),
+        ({"base": "dqn", "action_bins": 3, "dqn.double": False, "dqn.dueling": True},
+         "walker_walk-svea-dqn-no_double-dueling-action_bins3-0"),
+        ({"method": "pad", "pad.task": "rotation"}, "walker_walk-pad-rotation-0"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_names(options: dict[str, Any], name: str) -> None:
+    config = configure("walker_walk", **options)
+    assert run_name(config) == name and config.folder == Path("runs") / name
+
+
+def test_what_only_watches_or_says_where_and_how_long_is_not_in_the_name() -> None:
+    watching = {"eval_every": 7, "eval_episodes": 3, "log_every": 5}
+    where = {"decisions": 1000, "device": "cpu", "data_dir": "data", "speed": "eager"}
+    assert configure("walker_walk", **watching, **where).folder.name == "walker_walk-svea-0"
+    assert configure("toy:make", method="drq+aug").folder == Path("runs/toy_make-drq+aug-0")
+    assert configure("toy:make", out="a/b").folder == Path("a/b")
+
+
+def test_long_names_are_cut_and_stay_apart() -> None:
+    many = {"envs": 4, "warmup": 999, "batch_size": 64, "replay": 70_000, "image_size": 88}
+    many |= {"recipe.alpha": 0.25, "recipe.beta": 0.75, "network.hidden": 512, "shift": 3}
+    one, two = (configure("walker_walk", **many, seed=7, episode_frames=n) for n in (500, 600))
+    names = {run_name(one), run_name(two)}
+    assert len(names) == 2 and all(len(name) <= LONGEST for name in names)
+    assert all(n.startswith("walker_walk-svea-warmup999-") and n.endswith("-7") for n in names)
+    assert len(bounded("ü" * 500, "s0", 200).encode()) <= 200
+
+
+FIELDS = {
+    field.name: getattr(Config("walker_walk"), field.name) for field in dataclasses.fields(Config)
+}
+GROUPS = {
+    name: value for name, value in to_dict(Config("walker_walk")).items() if isinstance(value, dict)
+}
+
+
+def test_a_configuration_without_a_task() -> None:
+    with pytest.raises(UserError, match="config lacks task"):
+        from_dict({})
+
+
+JUNK = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8),
+    st.binary(max_size=3), st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+    st.sampled_from([10**400, -(10**400), 2**63, "conv|", "+", "a:b", ":", "none", "1h", "٣s"]),
+)  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(st.sampled_from([*FIELDS, "nonsense"]), JUNK)
+def test_junk_values_are_refused_or_taken_never_more(name: str, value: Any) -> None:
+    for make in (from_dict, lambda values: configure(**values)):
+        try:
+            config = make({"task": "walker_walk"} | {name: value})
+        except UserError:
+            continue
+        assert isinstance(config, Config)
+        json.dumps(to_dict(config), allow_nan=False)  # what was accepted can be written down
+
+
+@settings(max_examples=200)
+@given(st.sampled_from([(g, name) for g, values in GROUPS.items() for name in values]), JUNK)
+def test_junk_in_nested_values(path: tuple[str, str], value: Any) -> None:
+    group, name = path
+    try:
+        config = from_dict({"task": "walker_walk", group: {name: value}})
+    except UserError:
+        return
+    assert to_dict(config)[group][name] == value
+    json.dumps(to_dict(config), allow_nan=False)
+
+
+def test_differences_name_what_matters_and_nothing_else() -> None:
+    old = to_dict(configure("walker_walk"))
+    same = configure(
+        "walker_walk", decisions=7, out="x", device="cpu", time_limit="1h", save_every=3,
+        eval_every=3, eval_episodes=1, log_every=2,
+    )  # fmt: skip
+    assert differences(old, to_dict(same)) == []
+    new = to_dict(configure("walker_walk", seed=2, network={"hidden": 8}))
+    assert differences(old, new) == ["network.hidden: 1024 there, 8 here", "seed: 0 there, 2 here"]
+    assert differences({}, {"extra": 1}) == ["extra: None there, 1 here"]
+
+
+def test_a_dictionary_that_holds_itself_is_refused() -> None:
+    endless: dict[str, Any] = {}
+    endless["learning_rate"] = endless
+    with pytest.raises(UserError, match=r"sac\.learning_rate\..* is nested too deeply"):
+        configure("walker_walk", sac=endless)

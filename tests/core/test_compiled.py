@@ -96,18 +96,6 @@ def test_what_belongs_to_another_user_is_not_loaded(folder, monkeypatch):
     assert compiled.read(folder / "code") == b""
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
-def test_code_that_is_no_plain_file_is_not_read(tmp_path: Path, kind: str) -> None:
-    file = tmp_path / "kernels.so"
-    {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[
-        kind
-    ](file)
-    assert not compiled.read(file)
-    if kind != "folder":
-        compiled.write(file, b"code")
-        assert compiled.read(file) == b"code" and not file.is_symlink()
-
-
 def test_a_compiler_that_does_not_answer_is_given_up_with_all_it_started(folder, monkeypatch):
     compiler = folder / "cc"
     compiler.write_text(f"#!/bin/sh\nsleep 600 &\necho $! >{folder}/started\nwait\n")
@@ -119,11 +107,7 @@ def test_a_compiler_that_does_not_answer_is_given_up_with_all_it_started(folder,
     started = int((folder / "started").read_text())
     wait_for(lambda: not alive(started))
     refusal = pytest.raises(BuildError, match="another process is still compiling")
-    with (
-        compiled.own_folder(folder / "cache/svea") as cache,
-        files.locked(cache, UserError()),
-        refusal,
-    ):
+    with files.locked(folder / "cache/svea", UserError()), refusal:
         load(folder)
 
 

@@ -88,19 +88,3 @@ def test_a_driver_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(machine.process, "run", lambda *_: None)  # it hangs
     with pytest.raises(DeviceError, match="nvidia-smi"):
         machine.nvidia_gpus()
-
-
-def test_commands_to_type_say_how_to_get_svea_where_the_shell_has_none(tmp_path, monkeypatch):
-    folder = tmp_path / ".venv/bin"
-    folder.mkdir(parents=True)
-    for name in ("activate", "svea"):
-        (folder / name).touch(0o755)
-    monkeypatch.setattr(machine.sys, "prefix", str(tmp_path / ".venv"))
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert machine.activation() == f"`source {folder}/activate`, then "
-    monkeypatch.chdir(tmp_path)
-    assert machine.activation() == "`source .venv/bin/activate`, then "
-    monkeypatch.setenv("PATH", str(folder))
-    assert machine.activation() == ""
-    monkeypatch.setattr(machine.sys, "prefix", str(tmp_path))  # not a virtual environment
-    assert machine.activation() == ""

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import wait_for
 
 from svea.core import process
 from svea.core.errors import RendererError, WorkerError
@@ -32,13 +33,6 @@ def undrawable():
 """
 
 
-def wait_for(path: Path, text: str, seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not path.exists() or path.read_text() != text:
-        assert time.monotonic() < end, f"{path} never said {text}"
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the module `saver`, which children can import, writes into."""
@@ -53,10 +47,10 @@ def test_when_the_parent_dies_a_child_saves_and_ends(note: Path) -> None:
         f"start('saver:main', {str(note)!r}, with_parent=signal.SIGTERM); time.sleep(60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
-    wait_for(note, "training")
+    wait_for(lambda: note.exists() and note.read_text() == "training")
     parent.kill()
     parent.wait()
-    wait_for(note, "saved")
+    wait_for(lambda: note.read_text() == "saved")
 
 
 def test_a_child_that_does_not_end_is_killed(note: Path) -> None:

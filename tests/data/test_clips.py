@@ -12,7 +12,7 @@ from PIL import Image
 
 from svea.core.errors import UserError
 from svea.data import clips, decode
-from svea.data.clips import CLIP_SETS, ClipSet, data_folder, in_data_folder, in_folder
+from svea.data.clips import ClipSet, data_folder, in_data_folder, in_folder
 from svea.data.decode import SIDE
 
 COLOURS = [(200, 40, 40), (40, 160, 60), (60, 60, 200), (220, 220, 220), (20, 20, 20)]
@@ -270,9 +270,3 @@ def test_the_argument_beats_the_variable_and_both_must_exist(tmp_path, monkeypat
         data_folder("nowhere")
     monkeypatch.setenv("SVEA_DATA", "")
     assert data_folder() is None
-
-
-def test_the_benchmarks_have_their_numbers_of_clips():
-    assert {name: len(clips.names) for name, clips in CLIP_SETS.items()} == {
-        "video_easy": 10, "video_hard": 100, "distracting_cs": 60,
-    }  # fmt: skip

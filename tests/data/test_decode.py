@@ -8,7 +8,6 @@ from small_media import picture, put, write_video
 from svea.data.clips import in_folder
 from svea.data.decode import OVERLAY_SIDE as SIDE
 from svea.data.decode import (
-    DecodeError,
     read_key_frames,
     read_picture,
     resample,
@@ -23,25 +22,6 @@ def test_a_picture_is_cut_to_its_middle_square(tmp_path):
     square = read_picture(tmp_path / "wide.png")
     assert square.shape == (SIDE, SIDE, 3) and square.min() == 200
     assert read_picture(tmp_path / "wide.png", side=40).shape == (40, 40, 3)
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [(b"", "not a picture"), (b"GIF89a", "not a picture"), (None, "not a file")],
-)
-def test_what_is_not_a_picture_is_named(tmp_path, content, words):
-    path = tmp_path / "x.png"
-    if content is not None:
-        put(path, content)
-    with pytest.raises(DecodeError, match=words):
-        read_picture(path)
-
-
-def test_pictures_have_limits(tmp_path, monkeypatch):
-    monkeypatch.setattr("svea.data.decode.MOST_PICTURE_PIXELS", 50 * 50)
-    for words, size in (("too large: 51 x 50", (51, 50)), ("too small: 31 x 40", (31, 40))):
-        with pytest.raises(DecodeError, match=words):
-            read_picture(picture(tmp_path, "a.png", *size))
 
 
 def test_key_frames_of_a_video_and_of_garbage(tmp_path, video):

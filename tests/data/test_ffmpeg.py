@@ -86,10 +86,6 @@ def test_what_a_broken_decoder_started_ends_with_it(tmp_path: Path) -> None:
         process.read(10)
 
 
-def test_the_decoder_that_is_installed_works() -> None:
-    decode.try_decoder()
-
-
 def test_an_error_of_the_decoding_thread_reaches_the_one_who_waits(tmp_path, video, monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError("the decoder broke")

@@ -35,8 +35,7 @@ def edits(setting):
     ("domain", "rendering"),
     [("walker", "full"), ("cartpole", "fast"), ("ball_in_cup", "full"), ("finger", "fast")],
 )
-def test_pixels_are_those_of_a_recompiled_model(domain, rendering, monkeypatch):
-    monkeypatch.delenv("SVEA_DATA", raising=False)
+def test_pixels_are_those_of_a_recompiled_model(domain, rendering):
     import mujoco
 
     task = next(task for task in PAPER_TASKS if task.startswith(domain))

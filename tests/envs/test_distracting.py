@@ -24,12 +24,6 @@ from svea.envs.looks.distracting import (
 SMALL = {"image_size": 32, "rendering": "fast"}
 
 
-@pytest.fixture(autouse=True)
-def without_data(monkeypatch, request):
-    if "data_dir" not in request.fixturenames:
-        monkeypatch.delenv("SVEA_DATA", raising=False)
-
-
 def test_the_number_of_clips_is_the_benchmarks():
     counts = {each: clip_count(each) for each in INTENSITIES}
     assert counts == {0.025: 2, 0.05: 2, 0.1: 4, 0.15: 6, 0.2: 8, 0.3: 60, 0.4: 60, 0.5: 60}

@@ -15,11 +15,6 @@ TOY = {"task": "toy:make", "image_size": 16}
 PICTURE = ("picture_colors", "picture_video", "own_looks:NightMode")
 
 
-@pytest.fixture(autouse=True)
-def generated_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SVEA_DATA", raising=False)
-
-
 def play(env: Any, seed: int | None) -> tuple[np.ndarray, list[float], dict[str, Any]]:
     seen, info = env.reset(seed=seed)
     pictures, rewards = [seen], []

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from svea.core.errors import RendererError, UserError
-from svea.envs import gl_info, prepare_simulator
+from svea.envs import make_env, prepare_simulator
 from svea.envs.rendering import Renderer, backend
 
 linux_only = pytest.mark.skipif(platform.system() != "Linux", reason="the choice is Linux's")
@@ -63,9 +63,7 @@ def drawn(world, **settings):
     return picture
 
 
-def test_the_smaller_shadow_map_changes_little_and_fast_rendering_keeps_the_agent(
-    physics, monkeypatch
-):
+def test_a_smaller_shadow_map_and_fast_rendering_change_little(physics, monkeypatch):
     world = physics("walker_walk")
     full, fast = drawn(world), drawn(world, rendering="fast")
     monkeypatch.setattr("svea.envs.rendering.renderer.SHADOW_MAP", 2048)
@@ -73,12 +71,6 @@ def test_the_smaller_shadow_map_changes_little_and_fast_rendering_keeps_the_agen
     assert 0.1 < np.abs(full - fast).mean() < 15
     one, two = (picture[..., 0] > picture[..., 2] + 40 for picture in (full, fast))  # is orange
     assert (one & two).sum() / (one | two).sum() > 0.75
-
-
-def test_gl_info_tells_what_draws():
-    info = gl_info()
-    assert set(info) == {"backend", "vendor", "renderer", "is_software", "ms_per_frame"}
-    assert info["is_software"] == ("llvmpipe" in info["renderer"]) or "NVIDIA" not in info["vendor"]
 
 
 @pytest.mark.parametrize(
@@ -298,3 +290,66 @@ def test_a_backend_that_fails_while_dm_control_is_imported_is_named_with_the_cur
     monkeypatch.setenv("MUJOCO_GL", "egl")
     with pytest.raises(RendererError, match=r"'egl'.*no EGL display.*apt-get"):
         backend.import_suite()
+
+
+# What the task is about, by the simulator's own segmentation --------------------------------------
+
+
+SIZE = 48
+
+
+def played(task, mode="train", **settings):
+    """An environment after two decisions, and what it shows."""
+    env = make_env(task, mode, image_size=SIZE, seed=3, **settings)
+    env.reset(seed=3)
+    for _ in range(2):
+        seen, *_ = env.step(np.zeros(env.action_space.shape, np.float32))  # type: ignore[arg-type]
+    return env.unwrapped, seen
+
+
+@pytest.mark.parametrize(
+    ("task", "kept"),
+    [
+        ("cartpole_swingup", {"cart", "pole_1"}),
+        ("reacher_easy", {"target", "arm", "hand"}),
+        ("robot_push", {"mark"}),
+    ],
+)
+def test_the_foreground_is_what_rays_hit(task: str, kept: set[str]) -> None:
+    """A second derivation without a renderer: a ray through the middle of every pixel."""
+    import mujoco
+
+    env, _ = played(task, rendering="fast")
+    model, data = env.physics.model.ptr, env.physics.data.ptr
+    reach = np.tan(np.radians(model.cam_fovy[0]) / 2)
+    axis = ((np.arange(SIZE) + 0.5) / SIZE * 2 - 1) * reach
+    visible = np.array([1, 1, 1, 0, 0, 0], np.uint8)  # groups that are drawn
+    wanted, names, hit = np.zeros((SIZE, SIZE), bool), set(), np.zeros(1, np.int32)
+    for row, up in enumerate(-axis):
+        for column, right in enumerate(axis):
+            ray = data.cam_xmat[0].reshape(3, 3) @ np.array([right, up, -1.0])
+            mujoco.mj_ray(model, data, data.cam_xpos[0], ray, visible, True, -1, hit)
+            geom = model.geom(int(hit[0])) if hit[0] >= 0 else None
+            flat = geom is None or geom.type[0] == mujoco.mjtGeom.mjGEOM_PLANE
+            table = geom is not None and geom.bodyid[0] == 0 and geom.type[0] == 6  # a box
+            wanted[row, column] = not (flat or table)
+            names |= {geom.name} if wanted[row, column] and geom is not None else set()
+    assert kept <= names and 0 < wanted.mean() < 0.3
+    differing = env.foreground() != wanted
+    assert differing.mean() < 0.005, "but for pixels on an edge"
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "rendering"), [("train", "fast"), ("video_hard", "full"), ("rotate_hard", "fast")]
+)
+def test_asking_for_the_foreground_leaves_no_trace(mode: str, rendering: str) -> None:
+    env, plain = played("walker_walk", mode, rendering=rendering)
+    foreground = env.foreground()
+    assert 0.01 < foreground.mean() < 0.3
+    assert (plain[-3:][:, ~foreground] > 0).mean() > 0.5, "around it there is something"
+    again, *_ = env.step(np.zeros(6, np.float32))
+    fresh, _ = played("walker_walk", mode, rendering=rendering)
+    np.testing.assert_array_equal(fresh.step(np.zeros(6, np.float32))[0], again)
+    for each in (env, fresh):
+        each.close()

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from processes import alive, wait_for
 from toy import LENGTH, Toy
 
 from svea.core.errors import NumericsError, RendererError, UserError, WorkerError
@@ -181,9 +181,7 @@ def test_sets_that_started_before_another_fell_back_to_osmesa_follow_it(monkeypa
         ("cpu", "walker_walk", True, 1),
     ],
 )
-def test_environments_draw_together_where_one_gpu_computes_and_draws(
-    device: str, task: str, gpu: bool, together: int, monkeypatch: Patch
-) -> None:
+def test_environments_draw_together_where_a_gpu_computes(device, task, gpu, together, monkeypatch):
     monkeypatch.setattr(backend, "draws_on_gpu", lambda: gpu)
     assert environments_per_process(task, device) == together
 
@@ -457,14 +455,6 @@ def test_close_leaves_no_process(task: str, per_process: int, capfd: Printed) ->
     workers.close()  # twice is harmless
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; a dead one that nobody has asked about does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_script_needs_no_main_guard_and_workers_end_when_it_is_killed(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
@@ -490,7 +480,4 @@ def test_a_script_needs_no_main_guard_and_workers_end_when_it_is_killed(tmp_path
     assert len(children) == 2 and all(alive(pid) for pid in children)
     script.kill()
     script.communicate()
-    deadline = time.monotonic() + 30
-    while any(alive(pid) for pid in children) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(alive(pid) for pid in children)
+    wait_for(lambda: not any(map(alive, children)))

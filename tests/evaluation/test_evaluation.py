@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tiny_runs import tiny
 from toy import LENGTH, Toy, return_of_doing_nothing
@@ -22,7 +24,7 @@ from svea.core.errors import UserError, WorkerError
 from svea.core.seeds import EVALUATION, TRAINING, episode_seed, evaluation_seeds, world_order
 from svea.envs.rendering import backend
 from svea.envs.workers.pool import PER_GPU_PROCESS, Workers
-from svea.evaluation import requests
+from svea.evaluation import check_episodes, episodes_in, parse_episodes, requests
 from svea.evaluation.play import EpisodeResult, Interrupted, Policy, play
 from svea.evaluation.requests import Request, Scoring, evaluate, fingerprint
 from svea.runs.load import export, load_agent, load_config
@@ -363,3 +365,42 @@ def test_a_run_is_evaluated_in_another_function_and_in_looks_of_the_users_own(ru
     assert looks[:2] == plain and len({r["mode"] for r in looks}) == 3
     with pytest.raises(UserError, match=r"a vector of 2.* a vector of 1"):
         evaluate(run, ["train"], 1, task="toy:make_wide")
+
+
+# Numbers of episodes by mode ----------------------------------------------------------------------
+
+MODES = ["train", "color_hard", "video_hard", "distracting_cs:0.1", "my_looks:Night"]
+COUNTS = st.integers(1, 10**9) | st.just("all")
+
+
+@given(default=st.none() | COUNTS, own=st.dictionaries(st.sampled_from(MODES), COUNTS))
+def test_each_mode_gets_what_was_typed_for_it(default: Any, own: dict[str, Any]) -> None:
+    words = [*([] if default is None else [str(default)]), *(f"{m}={n}" for m, n in own.items())]
+    if not words:
+        return
+    episodes = parse_episodes(words)
+    check_episodes(episodes, MODES)
+    wanted = {mode: own.get(mode, default or 30) for mode in MODES}
+    assert {mode: episodes_in(episodes, mode) for mode in MODES} == wanted
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("", "episodes"), ("0", "0"), ("-3", "'-3'"), ("runs/a", "before --episodes"),
+        ("20 color_hard=0", "color_hard is 0"), ("20 color_hard=", "'color_hard='"),
+        (f"color_hard=1{'0' * 5000}", "'color_hard=10"), ("20 30", "two"),
+        ("color_hard=5 color_hard=5", "two numbers for color_hard"), ("20 =5", "''"),
+        ("20 colour_hard=5", "'color_hard'"), ("20 geometry=5", "'geometry'"),
+        ("20 video_easy=5", "5 for video_easy.*train"),
+    ],
+)  # fmt: skip
+def test_numbers_of_episodes_that_are_none_are_named(words: str, named: str) -> None:
+    with pytest.raises(UserError, match=named):
+        check_episodes(parse_episodes(words.split()), MODES)
+
+
+@pytest.mark.parametrize("table", [{"train": True}, {"train": None}, {5: 5}, {"train": {}}])
+def test_tables_of_anything_are_refused(table: dict[Any, Any]) -> None:
+    with pytest.raises(UserError):
+        check_episodes(table)

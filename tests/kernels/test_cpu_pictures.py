@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from augmented import triangles
 from c_kernels import builds
 
 from svea.agents import make_agent
@@ -36,24 +37,14 @@ def crops() -> Crops:
     return Crops(*(torch.tensor(c, dtype=kind) for c, kind in zip(columns, kinds, strict=True)))
 
 
-def filters(length: int, size: int) -> np.ndarray:
-    """Triangles over a crop's pixels, one row for each of the result's; pixel by pixel."""
-    made, reach = np.zeros((size, length)), max(length / size, 1)
-    for row in range(size):
-        centre = (row + 0.5) * length / size - 0.5
-        for pixel in range(length):
-            made[row, pixel] = max(0.0, 1 - abs(pixel - centre) / reach)
-        made[row] /= made[row].sum()
-    return made
-
-
 @pytest.mark.parametrize(("height", "width"), [(16, 16), (17, 60), (84, 84), (3, 1)])
 def test_resized_crops_are_the_filters_products(bank, height, width):
     found = 255 * resized_crops(bank.pictures, crops(), height, width).double().numpy()
     np.testing.assert_allclose(found, found.round(), atol=1e-4)  # whole levels
     for (chosen, top, left, tall, wide, mirrored), one in zip(CROPS, found, strict=True):
         piece = bank.pictures[chosen, :, top : top + tall, left : left + wide].double().numpy()
-        wanted = filters(tall, height) @ piece @ filters(wide, width).T
+        rows, columns = triangles(0, tall, height, tall), triangles(0, wide, width, wide)
+        wanted = rows.numpy() @ piece @ columns.numpy().T
         wanted = wanted[:, :, ::-1] if mirrored else wanted
         assert abs(one - wanted).max() < 0.5 + 1e-3
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from augmented import triangles
 from emulated import error
 from interpreted import DEVICE
 from torch import Tensor
@@ -151,17 +152,6 @@ def test_resized_crops_are_a_sum_over_the_pixels_they_cover(side, height, width)
         exact = torch.einsum("yr,crs,xs->cyx", rows, picture, columns)
         exact = exact.flip(-1) if mirrored else exact
         assert (mine - exact).abs().max() < 0.63  # half a level, and what float16 rounds
-
-
-def triangles(start: float, length: float, size: int, side: int) -> Tensor:
-    """Weights (size, side) of a triangle filter over [start, start + length)."""
-    weights = torch.zeros(size, side, dtype=torch.float64)
-    step = length / size
-    for place in range(size):
-        centre = start + (place + 0.5) * step - 0.5
-        for pixel in range(int(start), int(start + length)):
-            weights[place, pixel] = max(0.0, 1 - abs(pixel - centre) / max(step, 1.0))
-    return weights / weights.sum(1, keepdim=True)
 
 
 def test_fast_pictures_are_the_banks() -> None:

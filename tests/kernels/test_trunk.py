@@ -12,7 +12,7 @@ from emulated import Rounded, emulator, error, needs_compiler, no_kernel, on_gpu
 from torch import Tensor, nn
 
 from svea.agents import make_agent
-from svea.bench.timing import noise_replay
+from svea.bench import noise_replay
 from svea.config import configure
 from svea.kernels import chain, nvrtc, trunk
 from svea.kernels.gpu import lay_out

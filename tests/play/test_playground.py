@@ -155,8 +155,8 @@ def test_agents_without_q_functions_are_shown_without_them(tmp_path: Path, small
     for _ in range(2):
         player.decide()
     assert (player.about()["method"] == "random policy") == (not small)
-    assert not player.about()["has_q"] and player.numbers.q == [None, None]
-    assert len(player.numbers.actions[0]) == (6 if small else 1)
+    assert not player.about()["has_q"] and player.numbers["q"] == [None, None]
+    assert len(player.numbers["actions"][0]) == (6 if small else 1)
     assert len(player.seen()) == (2 if small else 1)
     player.close()
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import http.client
 import json
-import random
 import socket
 import threading
 import time
@@ -106,21 +105,11 @@ class Door:
         self.socket.close()
 
 
-def malformed(rng: random.Random) -> str:
-    """Something that a page never sends."""
-    good = json.dumps({"do": "set", "setting": {"noise": 0.1}})
-    kinds = [
-        lambda: good[: rng.randrange(1, len(good))],
-        lambda: "".join(chr(rng.randrange(1, 0xD7FF)) for _ in range(rng.randrange(1, 200))),
-        lambda: "[" * rng.randrange(1, LONGEST_MESSAGE),
-        lambda: '{"a":' * rng.randrange(1, 700),
-        lambda: json.dumps({"do": rng.choice([None, 1, [], {}])}),
-        lambda: json.dumps([good]),
-        lambda: "9" * LONGEST_MESSAGE,
-        lambda: '{"do": NaN}',
-        lambda: " " * (LONGEST_MESSAGE + 1),
-    ]
-    return rng.choice(kinds)()
+MALFORMED = [
+    '{"do": "set", "setti', "\u0416\x01", "[" * 4000, '{"a":' * 700, '{"do": null}', '{"do": {}}',
+    "[1]", "9" * LONGEST_MESSAGE, '{"do": NaN}', " " * (LONGEST_MESSAGE + 1),
+]  # fmt: skip
+"""What a page never sends."""
 
 
 def start(line: Any, **setting: Any) -> None:
@@ -219,16 +208,11 @@ def test_pictures_are_dropped_and_never_queued(door: Door):
 
 
 def test_malformed_messages_close_their_connections(door: Door):
-    rng, reasons = random.Random(1), set()
-    for _ in range(200):
-        try:
-            with door.connect() as line:
-                line.recv(timeout=20)
-                line.send(malformed(rng))
-                reasons.add(reason_of(line)[:20])
-        except ConnectionClosed:
-            reasons.add("")
-    assert len(reasons) >= 3 and "" not in reasons
+    for message in MALFORMED:
+        with door.connect() as line:
+            line.recv(timeout=20)
+            line.send(message)
+            assert reason_of(line), message[:20]
     assert not StandIn.alive and not StandIn.asked, "nothing else happened"
     with door.connect() as line:  # and the next page is served
         start(line)
@@ -270,17 +254,13 @@ def test_binary_and_oversized_frames_are_refused(door: Door):
     wait_for(lambda: not StandIn.alive)
 
 
-@pytest.mark.parametrize("count", [50, 5000])
-def test_a_page_that_does_not_read_holds_no_other_up_and_a_flood_is_stopped(door: Door, count: int):
+def test_a_page_that_does_not_read_holds_no_other_up(door: Door):
     with door.connect() as calm, door.connect() as flood:
         start(calm)
         until(calm, "picture")
         start(flood)
-        with contextlib.suppress(ConnectionClosed):
-            for _ in range(count):  # it confirms what it never reads
-                flood.send('{"do": "shown", "picture": 0}')
-        if count == 5000:
-            assert "messages a second" in reason_of(flood)
+        for _ in range(1000):  # it confirms what it never reads
+            flood.send('{"do": "shown", "picture": 0}')
         for _ in range(5):
             calm.send(json.dumps({"do": "shown", "picture": until(calm, "picture")["picture"]}))
 
@@ -370,7 +350,7 @@ def test_the_terminal_says_why_no_agent_is_left(door, monkeypatch, capsys):
 
 def test_a_page_is_told_how_long_its_film_is(door: Door, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sessions, "FILM_SECONDS", 1.0)
-    monkeypatch.setattr(sessions.Films, "write", lambda self, film: (0, "a.mp4"))
+    monkeypatch.setattr(sessions.Film, "write", lambda self, path: None)
     with door.connect() as line:
         start(line)
         line.send('{"do": "record"}')

@@ -19,7 +19,7 @@ from svea.envs.rendering import Renderer, backend, draws_on_gpu, import_suite
 from svea.envs.rendering import renderer as drawing
 from svea.envs.rendering.context import Context, SharedContext
 from svea.envs.rendering.renderer import configure_drawing
-from svea.raster import scenes, shapes
+from svea.raster import shapes
 
 SHADOW, FAR = 3, 8
 """Levels: rounding differs by less than the first; the second is visible."""
@@ -361,7 +361,7 @@ def no_such_field(*_: Any) -> None:
     ("owner", "name", "broken", "said"),
     [
         (shutil, "which", lambda name: None, "a C compiler (gcc) is not installed"),
-        (scenes, "records", no_such_field, "no such field"),
+        (raster, "records", no_such_field, "no such field"),
     ],
 )
 def test_what_is_missing_is_said_once_and_mujoco_draws(
@@ -532,11 +532,11 @@ def test_records_are_what_python_reads(stage):
     world.ours()
     scene = world.renderers[0]._scene
     for items, count, fields in (
-        (scene.geoms, scene.ngeom, scenes.SHAPE),
-        (scene.lights, scene.nlight, scenes.LIGHT),
-        (scene.camera, 2, scenes.CAMERA),
+        (scene.geoms, scene.ngeom, raster.SHAPE),
+        (scene.lights, scene.nlight, raster.LIGHT),
+        (scene.camera, 2, raster.CAMERA),
     ):
-        for record, item in zip(scenes.records(items, count, fields), items, strict=False):
+        for record, item in zip(raster.records(items, count, fields), items, strict=False):
             for name in fields:
                 np.testing.assert_array_equal(record[name], np.ravel(getattr(item, name)).squeeze())
 

@@ -1,5 +1,6 @@
 """The replay buffer against a slow oracle: a list of whole, stacked transitions."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay_oracle import SIZE, Oracle, assert_rows_are_history, contents, histories, history, play
 
-from svea.config.options import frame_slots, replay_bytes
-from svea.core.errors import UserError
 from svea.replay import Replay
 
 
@@ -126,21 +125,7 @@ def test_sampling_is_uniform_over_the_valid_transitions() -> None:
     assert chi_square < 43.8, "more than the 0.999 quantile with 19 degrees of freedom"
 
 
-@pytest.mark.parametrize(
-    ("capacity", "environments", "length"), [(1, 1, 1), (50, 3, 7), (10, 2, 99)]
-)
-def test_announced_bytes_are_the_allocated_ones(capacity, environments, length):
-    replay = Replay(capacity, 8, 3, environments, length)
-    tensors = [replay.frames, replay.windows, replay.actions]
-    tensors += [replay.rewards, replay.terminated, replay.last]
-    allocated = sum(t.numel() * t.element_size() for t in tensors) + replay.first_frames.nbytes
-    assert replay_bytes(capacity, 8, 3, environments, length) == allocated
-    assert len(replay.frames) == frame_slots(capacity, environments, length)
-
-
-def test_mistakes_are_refused() -> None:
-    with pytest.raises(UserError, match="capacity is 0; allowed: 1 or more"):
-        Replay(0, SIZE, 1)
+def test_a_decision_without_an_episode_is_refused() -> None:
     with pytest.raises(ValueError, match="environment 0 has no episode"):
         Replay(1, SIZE, 1).append(
             0, np.zeros(1, np.float32), 0.0, False, np.zeros((3, SIZE, SIZE), np.uint8)
@@ -154,3 +139,38 @@ def test_sampling_follows_its_seed_alone() -> None:
     two, _ = play(history([[9]], rounds=27, capacity=30), 9)
     torch.manual_seed(2)
     assert torch.equal(first, two.sample(8).actions)
+
+
+@settings(max_examples=150)
+@given(histories(), st.integers(0, 40), st.integers(1, 10), st.integers(1, 4), st.data())
+def test_segments_rebuild_the_buffer(history, larger, episode_length, n_step, data):
+    """A chain of segments, cut anywhere, fills an equal buffer, also a larger one."""
+    segments: list[dict[str, torch.Tensor]] = []
+    start = (0, 0)
+
+    def maybe_cut(replay: Replay, oracle: Oracle) -> None:
+        nonlocal start
+        if data.draw(st.booleans()):
+            segments.append(replay.since(start))
+            start = replay.cursor
+
+    replay, oracle = play(history, episode_length, maybe_cut, n_step=n_step)
+    segments.append(replay.since(start))
+    sizes = history["capacity"] + larger, SIZE, 2, len(history["lengths"]), episode_length
+    again = Replay(*sizes, seed=1, n_step=n_step)
+    for segment in segments:
+        again.extend({name: tensor.clone() for name, tensor in segment.items()})
+    again.restore_counters(json.loads(json.dumps(replay.counters())))
+    assert len(again) == len(replay) and again.cursor == replay.cursor
+    for name, tensor in vars(contents(replay)).items():
+        assert torch.equal(tensor, getattr(contents(again), name)), name
+    assert torch.equal(again.sample(9).actions, replay.sample(9).actions)
+    for environment in range(len(history["lengths"])):
+        assert torch.equal(again.newest_frame(environment), replay.newest_frame(environment))
+    for environment in range(len(history["lengths"])):  # and both continue alike
+        step = oracle.append(environment, False)
+        replay.append(*step)
+        again.append(*step)
+    number = len(oracle.transitions)
+    for each in (again, replay) if n_step == 1 else ():  # the oracle's transitions are single steps
+        assert_rows_are_history(contents(each), oracle, list(range(number - len(each), number)))

@@ -218,14 +218,3 @@ def test_what_cannot_be_compared_is_refused_by_name(runs: Path, tmp_path: Path) 
     pairs, _ = matches(find_side("svea", runs), find_side("drq", runs))
     assert compare_in(pairs, "video_hard", "return") is None
     assert compare_in(pairs, "train", "success") is None
-
-
-def test_a_damaged_run_is_left_out_and_named(runs: Path) -> None:
-    damaged = runs / "damaged"
-    damaged.mkdir()
-    (damaged / "config.json").write_text("{")
-    _, alone = matches(find_side(str(runs / "walker_walk-svea-0"), runs), find_side("drq", runs))
-    assert alone == ["finger_spin: only on one side, left out"]
-    both = find_side("unknown method", runs) + find_side("drq", runs)
-    _, alone = matches(find_side(str(runs), runs)[:1], both)
-    assert any("unknown task" in line for line in alone)

@@ -9,7 +9,6 @@ import pytest
 
 from svea.results import plots
 from svea.results.plots import (
-    INTENSITY,
     PALETTE,
     Bar,
     Series,
@@ -29,12 +28,6 @@ def figure_of_two():
     train = Series("train", Curve(X, X / 10), (X / 10 - 5, X / 10 + 7), episodes, color=0)
     test = Series("color_hard", Curve(X, X / 20), color=1, line=1)
     return curves([train, test], title="walker_walk", action_repeat=4, random=42.0)
-
-
-def line(figure, gid):
-    """The line with an identity."""
-    (found,) = [one for one in figure.axes[0].lines if one.get_gid() == gid]
-    return found
 
 
 def test_a_long_legend_makes_the_figure_taller_and_not_the_axes_flat():
@@ -116,19 +109,6 @@ def test_legend_entries_belong_to_their_series():
         }
         labels = [text.get_text() for text in figure.legends[0].get_texts()][:2]
         assert texts == {"0": labels[0], "1": labels[1]}
-
-
-def test_intensity_curves_show_the_papers_in_the_same_colour():
-    x = np.array([0.1, 0.3, 0.5])
-    paper = Curve(x[:2], np.array([575.0, 210.0]))
-    one = Series("svea", Curve(x, 100 / x), (90 / x, 110 / x), color=2, paper=paper)
-    figure = curves([one, Series("drq", Curve(x, 50 / x), color=1)], title="t", width=INTENSITY)
-    np.testing.assert_array_equal(line(figure, "series-0-line").get_xydata(), np.c_[x, 100 / x])
-    theirs = line(figure, "series-0-paper")
-    np.testing.assert_array_equal(theirs.get_xydata(), [[0.1, 575], [0.3, 210]])
-    assert theirs.get_markeredgecolor() == PALETTE[2]
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts == ["svea", "drq", "paper"]
 
 
 @pytest.mark.parametrize("settings", [1, 12])

@@ -1,15 +1,17 @@
-"""Grouping runs over seeds, and the rows of the table."""
+"""Grouping runs over seeds, the rows of the table, and curves."""
 
 import math
 
+import numpy as np
 import pytest
 from fake_runs import change_records, write_run, write_seeds
 
 from svea.results import tables
+from svea.results.analyses import walltimes
 from svea.results.groups import all_caveats, caveat_notes, caveats_of, group_runs
-from svea.results.read import read_run
-from svea.results.summary import aggregate, summarise
-from svea.results.tables import all_results, to_latex, to_markdown
+from svea.results.read import Curve, read_run
+from svea.results.summary import aggregate, hours_to, mean_curve, over_hours, summarise
+from svea.results.tables import all_results, to_latex, to_markdown, to_rows
 
 
 def groups_of(*folders):
@@ -239,34 +241,6 @@ def test_episodes_that_all_end_alike_are_few_too(tmp_path, level, success):
     assert text.startswith("few episodes: 10 with one outcome in train;")
 
 
-def test_the_area_of_a_row_is_that_of_its_straight_curves(tmp_path):
-    (group,) = groups_of(
-        write_run(tmp_path / "a", seed=0, final={"train": 300}),
-        write_run(tmp_path / "b", seed=1, final={"train": 500}),
-    )
-    (train,) = summarise(group)
-    assert (train.area.low, train.area.point, train.area.high) == pytest.approx((150, 200, 250))
-    (alone,) = groups_of(tmp_path / "a")
-    (train,) = summarise(alone)
-    assert train.area.point == pytest.approx(150) and math.isnan(train.area.low)
-
-
-def test_tasks_are_strata_of_an_aggregate(tmp_path):
-    groups = groups_of(
-        write_run(tmp_path / "a", task="walker_walk", final={"train": 900}),
-        write_run(tmp_path / "b", task="walker_walk", seed=1, final={"train": 900}),
-        write_run(tmp_path / "c", task="finger_spin", final={"train": 100}),
-        write_run(tmp_path / "d", task="finger_spin", seed=1, final={"train": 100}),
-        write_run(tmp_path / "e", task="finger_spin", method="drq", final={"train": 1}),
-    )
-    (one,) = aggregate(groups)
-    assert (one.label, one.tasks, one.seeds) == ("svea + conv", ("finger_spin", "walker_walk"), 4)
-    # Resampling across tasks would spread the mean over 100 to 900.
-    assert one.mean.point == pytest.approx(500)
-    assert 400 < one.mean.low < 500 < one.mean.high < 600
-    assert one.iqm.point == pytest.approx(500)
-
-
 # What a result was made with ----------------------------------------------------------------------
 
 PLACES = {"source": "places365_standard/train", "count": 2048, "side": 128}
@@ -360,3 +334,44 @@ def test_episodes_that_another_renderer_drew_are_a_caveat(tmp_path):
     run = change_records(write_run(tmp_path / "run"), lambda r: r if r["episode"] else r | other)
     said = [text for text in all_caveats(groups_of(run)) if "drawn by OpenGL: Mesa 22" in text]
     assert len(said) == 1
+
+
+# Curves over seeds, and return over wall time -----------------------------------------------------
+
+
+def test_the_mean_curve_covers_what_all_seeds_have(tmp_path):
+    long = write_run(tmp_path / "a", seed=0, final={"train": 300}, evaluations=4)
+    short = write_run(tmp_path / "b", seed=1, final={"train": 600}, evaluations=3)
+    mean = mean_curve(read_run(run).evaluation_curve("train") for run in (long, short))
+    assert mean is not None
+    np.testing.assert_array_equal(mean.curve.decisions, [0, 2000, 3000, 4000, 6000])
+    np.testing.assert_allclose(mean.curve.returns, 450 * mean.curve.decisions / 6000)
+    np.testing.assert_allclose(mean.std, mean.curve.decisions / 6000 * 150 * math.sqrt(2))
+
+
+def test_hours_to_a_return_are_read_off_the_mean_curve(tmp_path):
+    # fake runs take 0.1 s a decision and climb in a straight line, so hours follow from returns.
+    write_run(tmp_path / "a", seed=0, final={"train": 300})
+    write_run(tmp_path / "b", seed=1, final={"train": 500})
+    write_run(tmp_path / "c", method="drq", augment="none", final={"train": 200}, decisions=12_000)
+    drq, svea = to_rows(walltimes([tmp_path])[0])
+    assert (svea["setting"], svea["ms per decision"], svea["last return"]) == (
+        "svea + conv", "100", "400",
+    )  # fmt: skip
+    whole = 600 / 3600  # nine tenths of the lowest best return, 200, are reached by both
+    assert float(svea["hours to 180"]) == pytest.approx(whole * 180 / 400, rel=0.01)
+    assert float(drq["hours to 180"]) == pytest.approx(2 * whole * 0.9, rel=0.01)
+    curve = Curve(np.array([0.0, 2.0]), np.array([0.0, 400.0]))
+    assert hours_to(curve, 0) == 0 and hours_to(curve, 100) == 0.5
+    assert math.isnan(hours_to(curve, 401))
+
+
+def test_hours_are_those_logged_at_each_evaluation(tmp_path):
+    """A run that slows down reaches its first returns early, whatever its mean speed."""
+    folder = write_run(tmp_path / "a", final={"train": 400}, evaluations=3)
+    lines = (folder / "metrics.jsonl").read_text().replace('"seconds": 300.0', '"seconds": 36.0')
+    (folder / "metrics.jsonl").write_text(lines)  # half of the decisions in the first 36 s of 600
+    found = over_hours([read_run(folder)], "train")
+    assert found is not None
+    np.testing.assert_allclose(found.curve.returns, [0, 200, 400])
+    np.testing.assert_allclose(found.curve.decisions, [0, 0.01, 600 / 3600])

@@ -1,6 +1,5 @@
 import json
 import math
-import os
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -118,15 +117,6 @@ def test_an_export_is_whole_or_absent_and_an_unfinished_one_is_replaced(run, tmp
     export(run, target)
     assert [path.name for path in tmp_path.iterdir()] == ["export"]
     assert load_agent(target).decision == 16
-
-
-@pytest.mark.parametrize("name", ["config.json", "actor.safetensors", "critic.safetensors"])
-def test_an_export_with_a_special_file_is_refused(exported: Path, name: str) -> None:
-    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
-        (exported / name).unlink()
-        make(exported / name)
-        with pytest.raises(StorageError, match=name):
-            load_agent(exported)
 
 
 def test_folders_that_are_no_runs(run: Path, tmp_path: Path) -> None:

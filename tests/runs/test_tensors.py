@@ -8,9 +8,9 @@ from tiny_runs import tiny
 
 from svea.cli import main
 from svea.core.errors import UserError
+from svea.evaluation.analysis import saliency
 from svea.evaluation.film import record
 from svea.evaluation.requests import evaluate, fingerprint
-from svea.evaluation.saliency import saliency
 from svea.runs import tensors
 from svea.runs.load import export, has_critic, load_agent, load_config
 from svea.runs.tensors import SCALE, restore, shrink

@@ -102,12 +102,6 @@ def test_an_agent_is_not_a_task(agents: Path, capsys: pytest.CaptureFixture[str]
         assert "task is 'zoo:toy-svea'" in capsys.readouterr().err
 
 
-def test_a_name_without_its_prefix_is_answered_with_it(agents, capsys):
-    for command in ("report Zoo:toy-svea", "watch zoo/toy-svea", "eval TOY-svea"):
-        assert main(command.split()) == 2
-        assert "zoo:toy-svea" in capsys.readouterr().err
-
-
 def flip(agent: Path) -> None:
     content = bytearray((agent / "actor.safetensors").read_bytes())
     content[-1] ^= 1

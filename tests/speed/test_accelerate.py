@@ -13,7 +13,7 @@ from tiny_runs import tiny
 from svea import speed
 from svea.agents import make_agent
 from svea.augment import AUGMENTATIONS, augmentation, shift, transform
-from svea.bench.timing import noise_replay
+from svea.bench import noise_replay
 from svea.core.errors import UserError
 from svea.networks import Masker
 from svea.speed.accelerate import compiled, put_channels_last

@@ -9,7 +9,7 @@ import torch
 from svea import speed
 from svea.agents import make_agent
 from svea.augment import Augmentation, transform
-from svea.bench.timing import noise_replay
+from svea.bench import noise_replay
 from svea.config import configure
 from svea.speed import learner as learning
 from svea.speed.accelerate import with_kernels

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_studies import importable, process_of, result, tiny_runs, tiny_study, wait_until
+from processes import wait_for
+from tiny_studies import importable, process_of, result, tiny_runs, tiny_study
 
 from svea import cli
 from svea.config import configure
@@ -139,7 +140,7 @@ def test_the_command_again_goes_on_after_the_driver_was_killed_or_interrupted(
         driver.send_signal(number)
         assert driver.wait(120) == code
         entry = Path(f"/proc/{trainer}")
-        wait_until(lambda entry=entry: not entry.exists(), 60, "the run outlives its driver")
+        wait_for(lambda entry=entry: not entry.exists(), 60)
         assert read_state(study.folder, run).state == "queued"
     before = read_state(study.folder, run).progress.decision
     assert before > 0, "it saved before it stopped"

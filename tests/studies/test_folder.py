@@ -165,7 +165,7 @@ def test_damaged_and_long_logs_do_not_hide_the_rest(tmp_path):
     (run,) = short()
     log = write_finished(tmp_path, run) / "metrics.jsonl"
     line = json.dumps({"kind": "train", "decision": 1, "seconds": 0.1, "critic_loss": 0.5}) + "\n"
-    damage = b'{"decision": "x"}\n[3]\n\xff\xfe\n{"kind": "eval", "decis'
+    damage = b'[3]\n\xff\xfe\n{"kind": "eval", "decis'
     log.write_bytes(line.encode() * 5000 + log.read_bytes() + damage)
     write_journal(tmp_path, run, "failed").open("ab").write(b'[1]\n{"event": "en')
     state = read_state(tmp_path, run)

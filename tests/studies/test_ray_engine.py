@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from fake_studies import write_finished
-from tiny_studies import importable, result, starts, tiny_runs, tiny_study, wait_until
+from processes import wait_for
+from tiny_studies import importable, result, starts, tiny_runs, tiny_study
 
 from svea.core.errors import UserError
 from svea.studies import engines as local
@@ -139,12 +140,10 @@ def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(tmp_path, on_loop
             return subprocess.Popen([sys.executable, "-c", script, built.address])
 
         driver = drive()
-        wait_until(lambda: working() == 2, 180, "both nodes never came to work")
+        wait_for(lambda: working() == 2, 180)
         built.remove_node(second, allow_graceful=False)
         lost = [s.run for s in read_states(study) if s.state != "queued"]
-        wait_until(
-            lambda: any(s.state == "done" for s in read_states(study)), 180, "nothing finished"
-        )
+        wait_for(lambda: any(s.state == "done" for s in read_states(study)), 180)
         driver.send_signal(signal.SIGKILL)
         driver.wait()
         assert any(s.state != "done" for s in read_states(study))
@@ -154,65 +153,15 @@ def test_a_study_survives_the_loss_of_a_node_and_of_its_driver(tmp_path, on_loop
     assert any(starts(study, run) > 1 for run in lost)
 
 
-@pytest.mark.slow
-@ray_is_there
-def test_a_cluster_of_its_own_listens_on_loopback_only_and_shows_no_dashboard(
-    tmp_path, on_loopback
-):
-    study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0", decisions=14))
-    script = "import test_ray_engine, sys; test_ray_engine.run_and_list_ports(*sys.argv[1:])"
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ["PYTHONPATH"]])
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(study.folder)],
-        env={k: v for k, v in os.environ.items() if k != "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"}
-        | {"PYTHONPATH": path},
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert [s.state for s in read_states(study)] == ["done"]
-    addresses = done.stdout.split("listening:")[1].split()
-    assert len(addresses) >= 3, "Ray's own servers"
-    assert {address.rpartition(":")[0] for address in addresses} == {"127.0.0.1"}
-    processes = done.stdout.split("processes:")[1].split("listening:")[0]
-    assert "DashboardHead" not in processes and "127.0.0.1:8265" not in addresses
-
-
-def run_and_list_ports(folder: str) -> None:
-    """Run a study on a cluster of its own, and print the ports it opens."""
-    from svea.studies import read_study
-
-    study, seen, commands = read_study(Path(folder)), set(), set()
-
-    def refresh() -> None:
-        for entry in descendants():
-            with contextlib.suppress(OSError):
-                commands.add((entry / "cmdline").read_bytes().split(b"\0")[0].decode())
-                seen.update(os.readlink(file) for file in (entry / "fd").iterdir())
-
-    ray.run_study(study, study.runs, Resources(), refresh)
-    ports = {address for socket, address in LISTENING.items() if socket in seen}
-    print("processes:", *sorted(commands), "listening:", *sorted(ports))
-
-
-LISTENING: dict[str, str] = {}  # addresses on which processes accept TCP connections, by socket
-
-
-def descendants() -> list[Path]:
-    """All processes that this one started, and what listens now."""
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A":
-                host, port = fields[1].split(":")
-                words = bytes.fromhex(host)[-4:]  # the last four also of an IPv4 address in IPv6
-                address = f"{socket.inet_ntoa(words[::-1])}:{int(port, 16)}"
-                LISTENING[f"socket:[{fields[9]}]"] = address
-    parents: dict[Path, Path] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-            parents[entry] = entry.with_name(parent)
-    found = [Path(f"/proc/{os.getpid()}")]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process]
-    return found
+def test_a_cluster_of_its_own_is_on_loopback_and_has_no_dashboard(monkeypatch):
+    """Ray's own switch binds every port to the loopback interface."""
+    given: dict[str, Any] = {}
+    fake = SimpleNamespace(init=lambda **options: given.update(options), shutdown=lambda: None)
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    for name in ("RAY_ADDRESS", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_USAGE_STATS_ENABLED"):
+        monkeypatch.setenv(name, "")  # so that what is set is taken back
+        monkeypatch.delenv(name)
+    with ray.connection(Resources()):
+        assert os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
+        assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert given["include_dashboard"] is False and "address" not in given

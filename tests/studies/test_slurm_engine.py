@@ -14,7 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tiny_studies import importable, process_of, result, starts, tiny_runs, tiny_study, wait_until
+from processes import wait_for
+from tiny_studies import importable, process_of, result, starts, tiny_runs, tiny_study
 
 from svea import cli
 from svea.cli.sweep import EngineFlags, run_study
@@ -116,8 +117,8 @@ def test_jobs_of_submitit_end_like_an_undisturbed_study_also_after_a_preemption(
     jobs = [submitit.local.local.LocalJob(study.folder / "slurm" / one, one) for one in ids]
     os.kill(process_of(study, runs[0])[1], signal.SIGUSR2)
     for job in jobs:
-        wait_until(lambda job=job: job.done(), 300, "a job did not end")
-    wait_until(lambda: all(s.state == "done" for s in read_states(study)), 60, "not all are done")
+        wait_for(lambda job=job: job.done(), 300)
+    wait_for(lambda: all(s.state == "done" for s in read_states(study)), 60)
     assert starts(study, runs[0]) == 2, "it saved, was started again, and went on"
     assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
 
@@ -135,16 +136,16 @@ def test_a_real_slurm_requeues_a_preempted_run_which_saved_in_time(tmp_path, mon
     slurm.require(low)
     slurm.run_study(study, runs, low, lambda: None)
     assert slurm.run_study(study, runs, low, lambda: None) == [], "they are in the queue already"
-    wait_until(lambda: all(s.progress.decision > 60 for s in read_states(study)), 180, "none began")
+    wait_for(lambda: all(s.progress.decision > 60 for s in read_states(study)), 180)
     preempt = ["sbatch", "--partition=high", "--exclusive", "--wrap", "sleep 5", "-o", "/dev/null"]
     subprocess.run(preempt, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    wait_until(lambda: all(s.state == "queued" for s in read_states(study)), 120, "never preempted")
+    wait_for(lambda: all(s.state == "queued" for s in read_states(study)), 120)
     stopped_at = [s.progress.decision for s in read_states(study)]
     assert all(0 < decision < 300 for decision in stopped_at), "between two regular checkpoints"
     # SLURM lets a requeued job wait for two minutes before it starts it again.
     saved = [read_progress(study.folder, run).saved for run in runs]
     assert all(decision >= 60 for decision in saved), "saved by the warning, not by the clock"
-    wait_until(lambda: all(s.progress.done for s in read_states(study)), 500, "never resumed")
+    wait_for(lambda: all(s.progress.done for s in read_states(study)), 500)
     assert [result(study, run) for run in runs] == [result(alone, run) for run in runs]
     assert all(starts(study, run) == 2 for run in runs)
 
@@ -159,9 +160,9 @@ def test_cancel_takes_waiting_jobs_out_of_the_queue_and_lets_running_ones_save(
     study = tiny_study(tmp_path / "study", *tiny_runs(seeds="0-3", decisions=100_000))
     low = Resources(cpus=2, time_limit="10m", slurm=("partition=low",))
     slurm.run_study(study, study.runs, low, lambda: None)
-    wait_until(lambda: read_states(study)[0].progress.decision > 20, 180, "the first never began")
+    wait_for(lambda: read_states(study)[0].progress.decision > 20, 180)
     assert cli.main(["sweep", "cancel", str(study.folder)]) == 0
-    wait_until(lambda: not slurm._queued(), 120, "jobs are left in the queue")
+    wait_for(lambda: not slurm._queued(), 120)
     states = read_states(study)
     assert all(s.state == "queued" for s in states)
     assert sum(s.progress.decision > 0 for s in states) == 1

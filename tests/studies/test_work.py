@@ -3,16 +3,15 @@
 from typing import Any
 
 import pytest
-from fake_studies import SHORT, short, write_finished
+from fake_studies import short, write_finished
 
 import svea
 from svea.core import files
 from svea.core.errors import UserError
 from svea.runs.layout import replay_bytes
-from svea.studies import Grid, PlannedRun, Study, plan_runs, read_states
+from svea.studies import Cost, Grid, PlannedRun, Study, Work, estimate_cost, plan_runs, read_states
 from svea.studies import engines as local
 from svea.studies.engines import Resources
-from svea.studies.work import Cost, Work, estimate_cost
 
 
 def test_a_study_in_python(tmp_path, monkeypatch):
@@ -107,16 +106,3 @@ def test_a_study_that_the_disk_cannot_hold_is_refused(tmp_path, monkeypatch):
         file.truncate(work.cost.file_bytes)
     with pytest.raises(UserError):
         work.require_space()
-
-
-def test_the_cost_in_words(tmp_path):
-    study = Study(tmp_path, plan_runs([Grid(["walker_walk"], seeds="0-19")], SHORT))
-    first, time, gpu, disk = estimate_cost(read_states(study), at_once=2).lines()
-    assert first == "20 runs, 0 done, 2,000 decisions left" and "unknown" in time
-    assert gpu == "GPU hours: none" and disk.startswith("disk: up to")
-    assert estimate_cost(read_states(study), 2, gpus=0.5).lines()[2] == "GPU hours: unknown"
-    write_finished(tmp_path, study.runs[0])
-    states = read_states(study)
-    assert estimate_cost(states[:1], 2).lines() == ["1 run, 1 done, 0 decisions left"]
-    time = estimate_cost(states, at_once=1).lines(limit=100)[1]
-    assert "about 7 min" in time and "at least 4 calls" in time

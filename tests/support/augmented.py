@@ -49,3 +49,14 @@ def draw_of(name: str, x: Tensor, seed: int) -> dict:
 
 def rows_of(draw: dict, index: Tensor) -> dict:
     return {key: value[index] if torch.is_tensor(value) else value for key, value in draw.items()}
+
+
+def triangles(start: float, length: float, size: int, side: int) -> Tensor:
+    """Weights (size, side) of a triangle filter over [start, start + length)."""
+    weights = torch.zeros(size, side, dtype=torch.float64)
+    step = length / size
+    for place in range(size):
+        centre = start + (place + 0.5) * step - 0.5
+        for pixel in range(int(start), int(start + length)):
+            weights[place, pixel] = max(0.0, 1 - abs(pixel - centre) / max(step, 1.0))
+    return weights / weights.sum(1, keepdim=True)

@@ -155,8 +155,8 @@ def change_records(folder: Path, change: Callable[[dict[str, Any]], dict[str, An
 
 def add_media(folder: Path, modes: tuple[str, ...] = ("train", "color_hard")) -> None:
     """Small real pictures and h264 videos, one per mode."""
-    import imageio_ffmpeg
     from PIL import Image
+    from small_media import write_video
 
     media = folder / "media"
     media.mkdir(exist_ok=True)
@@ -164,10 +164,5 @@ def add_media(folder: Path, modes: tuple[str, ...] = ("train", "color_hard")) ->
         strip = np.zeros((64, 4 * 64, 3), np.uint8)
         strip[..., number % 3] = np.linspace(40, 250, 256).astype(np.uint8)
         Image.fromarray(strip).save(media / f"{mode}.png")
-        writer = imageio_ffmpeg.write_frames(
-            str(media / f"{mode}.mp4"), (64, 64), fps=10, codec="libx264", pix_fmt_out="yuv420p"
-        )
-        writer.send(None)
-        for shift in range(10):
-            writer.send(np.ascontiguousarray(np.roll(strip, 8 * shift, axis=1)[:, :64]).tobytes())
-        writer.close()
+        rolled = [np.roll(strip, 8 * shift, axis=1)[:, :64] for shift in range(10)]
+        write_video(media / f"{mode}.mp4", np.stack(rolled))

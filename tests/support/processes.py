@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 def alive(pid: int) -> bool:
@@ -13,9 +14,10 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """Until it is true; an AssertionError if it does not become so."""
+def wait_for(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """What it returns once that is true; an AssertionError if it does not become so."""
     end = time.monotonic() + seconds
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
+    return found

@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from svea.agents import DDPG, DQN, SAC, Agent
+from svea.augment import none
 from svea.config.options import DDPGOptions, DQNOptions, SACOptions
 from svea.networks import CNN
 from svea.recipes import RECIPES, RecipeOptions, streams
 from svea.replay import Batch
-from svea.views import Views, unchanged
+from svea.views import Views
 
 B, A, SIZE, LAYERS, STRIDED = 6, 2, 16, 3, 1
 CHOICES = 4  # of the agents with discrete actions
@@ -70,7 +71,7 @@ def make_agent(
     views = {"weak": CountingWeak(), "strong": lambda images, generator: strong_of(images)}
     views |= {name: changes.pop(name) for name in views if name in changes}
     arguments: dict[str, Any] = {
-        "views": Views(None, unchanged, **views),
+        "views": Views(None, none, **views),
         "projection": 10,
         "hidden": 16,
         "seed": 5,

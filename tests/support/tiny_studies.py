@@ -3,11 +3,10 @@
 import contextlib
 import os
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from processes import wait_for
 from tiny_runs import TINY
 from whole_runs import digest
 
@@ -41,15 +40,6 @@ def result(study: Study, run: PlannedRun) -> str:
     return digest(study.folder / "runs" / run.name)
 
 
-def wait_until(what: Callable[[], Any], seconds: float, why: str) -> Any:
-    """What a condition returns once it holds."""
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end, why
-        time.sleep(0.1)
-    return found
-
-
 def process_of(study: Study, run: PlannedRun) -> tuple[int, int]:
     """The training process of a run that has logged something, and the one that it watches."""
 
@@ -66,7 +56,7 @@ def process_of(study: Study, run: PlannedRun) -> tuple[int, int]:
                     return int(entry.name), int(words[words.index("svea.core.process") + 1])
         return None
 
-    return wait_until(find, 120, f"{run.name} never began")
+    return wait_for(find, 120)
 
 
 def starts(study: Study, run: PlannedRun) -> int:

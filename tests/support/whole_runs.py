@@ -1,12 +1,10 @@
 """Whole runs on the toy environment, and what two of them must have in common."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -15,9 +13,6 @@ from svea.replay import Replay
 from svea.runs import checkpoint
 from svea.runs.load import load_config
 from svea.training import Trainer, train
-
-if TYPE_CHECKING:
-    import pytest  # the fault kit does without
 
 WALL_CLOCK = ("seconds", "log_offset", "updates_per_second", "decisions_per_second")
 
@@ -73,9 +68,7 @@ def assert_same(one: Path, two: Path) -> None:
             assert torch.equal(tensor, second[part][name]), f"{part}: {name}"
 
 
-def train_until(
-    monkeypatch: pytest.MonkeyPatch, config: Config, stop: Callable[[Trainer], bool]
-) -> None:
+def train_until(monkeypatch: Any, config: Config, stop: Callable[[Trainer], bool]) -> None:
     """Train as if the time limit came when a condition is met."""
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "must_stop", stop)

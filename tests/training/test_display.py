@@ -21,12 +21,7 @@ def display_of(warmup: int = 1, **options: Any) -> Display:
 
 
 @pytest.mark.parametrize(("warmup", "start"), [(490, 0), (490, 100), (20, 490)])
-def test_without_a_terminal_every_line_has_its_place_and_the_time_left(
-    warmup: int,
-    start: int,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_lines_of_a_log_file_have_place_and_time_left(warmup, start, capsys, monkeypatch):
     """Told by decisions after the warm-up and compiling; a log file is never silent for long."""
     times = [0.0]
     monkeypatch.setattr(display.time, "monotonic", lambda: times[-1])
@@ -94,9 +89,7 @@ def test_rows_of_the_panel_have_lines_of_their_own_and_leave_room_for_the_echo_o
     assert max(map(len, lines)) <= 60 - len("^C")
 
 
-def test_evaluations_and_the_updates_after_the_warm_up_show_their_progress(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluations_and_owed_updates_show_their_progress(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(display, "QUIET_SECONDS", -1.0)
     run = train(tiny(tmp_path / "run", episode_frames=1))
     out = capsys.readouterr().out

@@ -101,9 +101,7 @@ def test_a_callback_sees_every_line_and_what_it_raises_ends_the_run(tmp_path: Pa
     assert seen == [json.loads(line) for line in written]
 
 
-def test_a_callback_that_returns_false_saves_and_stops_and_the_run_can_continue(
-    uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_callback_that_returns_false_saves_and_stops(uninterrupted, tmp_path, capsys):
     config = tiny(tmp_path / "stopped")
     train(config, callback=lambda line: line["kind"] != "train")
     assert "callback: saved at decision" in capsys.readouterr().out

@@ -1,7 +1,6 @@
 """What is checked before the first decision."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -45,9 +44,7 @@ def test_the_time_of_an_update_comes_from_its_passes_through_the_trunk(monkeypat
     assert torch.equal(torch.get_rng_state(), before), "nothing is drawn from the global generator"
 
 
-def test_a_run_that_memory_or_disk_has_no_room_for_is_refused_before_it_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_without_room_in_memory_or_on_disk_is_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(machine, "available_bytes", lambda: 10_000)
         with pytest.raises(UserError, match="replay buffer of 40 decisions"):

@@ -70,9 +70,7 @@ def test_another_configuration_is_refused_by_name(copied: Path) -> None:
         train(tiny(copied, decisions=30))
 
 
-def test_a_run_saved_without_its_replay_learns_the_same_but_cannot_be_continued(
-    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_saved_without_its_replay_cannot_be_continued(copied, tmp_path, capsys):
     """Unless it stopped before its first decision: then it begins again."""
     stopped = checkpoint.load(train(tiny(tmp_path / "run", save_replay=False, time_limit="0s")))
     assert stopped and stopped.decision == 0 and stopped.state["replay"] is None
@@ -199,9 +197,7 @@ INTERRUPTIONS: dict[str, Callable[[Trainer], bool]] = {
 }
 
 
-def test_a_run_interrupted_everywhere_is_the_uninterrupted_run(
-    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_interrupted_everywhere_is_the_whole_run(uninterrupted, tmp_path, monkeypatch):
     config = tiny(tmp_path / "interrupted")
     for where, stop in INTERRUPTIONS.items():
         train_until(monkeypatch, config, stop)
@@ -285,9 +281,7 @@ def test_a_killed_run_goes_back_to_its_checkpoint(uninterrupted, tmp_path, monke
     assert_same(uninterrupted, config.folder)
 
 
-def test_a_damaged_checkpoint_is_skipped_and_made_again_and_two_are_named(
-    uninterrupted: Path, copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_checkpoint_is_skipped_and_two_are_named(uninterrupted, copied, capsys):
     weights = copied / "checkpoints" / "000000040" / "agent.safetensors"
     data = bytearray(weights.read_bytes())
     data[len(data) // 2] ^= 1

@@ -1,7 +1,5 @@
 """Environment processes that die, hang and leak."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading
@@ -60,7 +58,7 @@ def worker_failures(case: int, random: np.random.Generator, run: Path, tally: Ta
 class Watch:
     """Measures how long after its mark a failure is accounted for."""
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> "Watch":
         self.delays: dict[str, float] = {}
         self.real = pool.Workers._account_for
 

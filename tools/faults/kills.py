@@ -20,6 +20,7 @@ from faults.profiles import (
     start,
 )
 from faults.tally import Tally, each, expect
+from processes import alive, wait_for
 from whole_runs import digest, metrics
 
 from svea.runs import checkpoint
@@ -75,9 +76,7 @@ def kill_once(
     process.kill()
     process.communicate()
     killed = time.monotonic()
-    while any(is_alive(pid) for pid in workers):
-        expect(time.monotonic() - killed < GONE_SECONDS, "a worker outlived its parent")
-        time.sleep(0.02)
+    wait_for(lambda: not any(map(alive, workers)), GONE_SECONDS)  # no worker outlives its parent
     tally.measure("seconds until workers were gone", time.monotonic() - killed)
     if run.exists():
         saved = checkpoint.load(run)
@@ -93,14 +92,6 @@ def resume(profile: dict[str, Any], run: Path) -> None:
     wanted, _ = reference(profile, run.parent)
     expect(digest(run) == wanted, "the resumed run differs from the uninterrupted one")
     expect(not left_behind(run), f"left behind: {left_behind(run)}")
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that is dead but not yet waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def draws_exactly() -> bool:

@@ -1,7 +1,5 @@
 """What was tried, what survived, what was lost; and many shares of it, several at once."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import shutil
@@ -46,7 +44,7 @@ class Tally:
         """Keep the largest value."""
         self.measured[name] = max(value, self.measured.get(name, value))
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: "Tally") -> None:
         """Take over another count of the same part."""
         self.tried += other.tried
         self.survived += other.survived
@@ -74,8 +72,7 @@ def numbers(part: str, seed: int, case: int) -> np.random.Generator:
 def each(unless: Callable[[], str] = str) -> Callable[[Callable[..., None]], Cases]:
     """Make a part of a function of case, random numbers, run folder and tally.
 
-    Args:
-        unless: says why nothing can be tried on this machine, if that is so.
+    `unless` says why nothing can be tried on this machine, if that is so.
     """
 
     def part_of(trial: Callable[..., None]) -> Cases:

@@ -1,10 +1,7 @@
 """Agents, and how a configuration becomes one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,6 +10,7 @@ from svea.agents.auxiliary import CURL, PAD, SGQN, SODA, Auxiliary
 from svea.agents.bases import DDPG, DQN
 from svea.augment import Augment, augmentation
 from svea.augment.images import ImageBank
+from svea.config import Config
 from svea.config.names import find_method, uses_pictures
 from svea.config.options import FRAMES
 from svea.core.importing import is_import_path
@@ -21,9 +19,6 @@ from svea.networks import CNN, FrameCNN, OwnEncoder, Trunk, ViT
 from svea.recipes import streams
 from svea.replay import Replay
 from svea.views import Views
-
-if TYPE_CHECKING:
-    from svea.config import Config
 
 __all__ = ["AUXILIARIES", "BASES", "DDPG", "DQN", "SAC", "Agent", "make_agent", "make_replay"]
 

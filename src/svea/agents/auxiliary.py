@@ -4,8 +4,6 @@ Each has its settings from the paper's baselines (docs/methods.md says where fro
 n-th update, and may ask for its own batch.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

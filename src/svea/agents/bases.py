@@ -1,7 +1,5 @@
 """The other base algorithms: DDPG as in DrQ-v2, and DQN for discrete actions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

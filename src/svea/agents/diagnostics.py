@@ -3,8 +3,6 @@
 docs/evaluation.md defines every quantity.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 What is drawn or learned in an episode depends on its seed, not on those played at the same time.
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable, Sequence

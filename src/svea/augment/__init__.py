@@ -14,21 +14,19 @@ Nothing here waits for the device, so all of it may run inside a captured CUDA g
 float32 or int64 whatever the dtype of the observations, so float32 and bfloat16 see the same draw.
 """
 
-from __future__ import annotations
-
 from svea.augment.distort import affine_jitter, amplitude_mix, blur, cutout, rotation, spectrum
 from svea.augment.registry import (
     AUGMENTATIONS,
     Augment,
     Augmentation,
     Draw,
+    Pictures,
     augmentation,
     none,
     register,
     transform,
 )
 from svea.augment.usual import (
-    Pictures,
     centre_crop,
     conv,
     crop,

@@ -1,7 +1,5 @@
 """Turned, warped, covered, blurred, or changed in its spectrum: an image in another form."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F

@@ -6,8 +6,6 @@ for all agents of a process; every draw is a random resized crop and a random fl
 picture.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import math
@@ -97,7 +95,7 @@ class ImageBank:
         overlay_dir: str | Path | None = None,
         data_dir: str | Path | None = None,
         device: torch.device | str = "cpu",
-    ) -> ImageBank:
+    ) -> "ImageBank":
         """Take `overlay_dir`, else pictures in `data_dir`, else in `SVEA_DATA`, else procedural.
 
         `overlay_dir` may be the word `procedural`; a data folder keeps its pictures under one of
@@ -117,12 +115,12 @@ class ImageBank:
     @classmethod
     def procedural(
         cls, count: int = 256, seed: int = 0, device: torch.device | str = "cpu"
-    ) -> ImageBank:
+    ) -> "ImageBank":
         """Make pictures with natural statistics; the same seed makes the same pictures."""
         return _procedural(count, seed, torch.device(device))
 
     @classmethod
-    def folder(cls, path: str | Path, device: torch.device | str = "cpu") -> ImageBank:
+    def folder(cls, path: str | Path, device: torch.device | str = "cpu") -> "ImageBank":
         """Read the pictures and the key frames of the videos in a folder and its subfolders.
 
         Of more than `MOST_PICTURES` files an even selection is read, the same every time. Damaged
@@ -232,7 +230,7 @@ _BANKS: WeakValueDictionary[tuple[Path, str, int, str], ImageBank] = WeakValueDi
 
 
 @functools.lru_cache(4)  # 50 MB of 256 pictures
-def _procedural(count: int, seed: int, device: torch.device) -> ImageBank:
+def _procedural(count: int, seed: int, device: torch.device) -> "ImageBank":
     """See `ImageBank.procedural`; made once per process, in 2 to 4 seconds on one core."""
     what = f"{count} procedural pictures (version {VERSION}, seed {seed}), side {OVERLAY_SIDE}"
     pictures = procedural_pictures(count, seed)
@@ -259,7 +257,7 @@ def _resampling(start: Tensor, length: Tensor, size: int, side: int) -> Tensor:
 
 def _bank(
     pictures: np.ndarray, device: torch.device, source: str, skipped: int = 0, **record: Any
-) -> ImageBank:
+) -> "ImageBank":
     """Pictures (count, side, side, 3) on a device, with what a run writes down about them."""
     count, side = pictures.shape[:2]
     channels_first = torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous()
@@ -287,7 +285,7 @@ def _evenly(items: list[Path], most: int) -> list[Path]:
 
 def _read_all(
     path: Path, files: list[Path], found: int, digest: str, device: torch.device
-) -> ImageBank:
+) -> "ImageBank":
     """The pictures in some of the files found in a folder."""
     with ThreadPoolExecutor(DECODERS) as pool:  # pillow and ffmpeg release the interpreter
         groups = list(pool.map(_read, files))

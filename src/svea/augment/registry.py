@@ -3,13 +3,11 @@
 An augmentation is a named pair of functions, one that draws and one that applies.
 """
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Generator, Tensor
@@ -25,14 +23,20 @@ from svea.config.options import FRAMES
 from svea.core.errors import UserError, unknown_name
 from svea.core.importing import import_named, is_import_path, users_code
 
-if TYPE_CHECKING:
-    from svea.augment.usual import Pictures
-
 Draw = dict[str, Any]
 """Tensors with one row per sample, and plain numbers that hold for the whole batch."""
 
 Augment = Callable[..., Tensor]
 """`f(x, generator=None) -> x`: an augmentation, or a composition of several."""
+
+
+class Pictures(Protocol):
+    """What `overlay` needs: `svea.augment.images.ImageBank`, or anything else with this method."""
+
+    def draw(
+        self, count: int, height: int, width: int, generator: Generator | None = None
+    ) -> Tensor:
+        """Draw pictures as float `(count, 3, height, width)` in [0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Augmentation:
     parameters: dict[str, Any] = field(default_factory=dict, hash=False)
     of_bytes: bool = False
 
-    def bind(self, **parameters: Any) -> Augmentation:
+    def bind(self, **parameters: Any) -> "Augmentation":
         """The same augmentation with these parameters for `draw`."""
         return replace(self, parameters=self.parameters | parameters)
 

@@ -1,14 +1,10 @@
 """The usual augmentations: random shift or crop (weak); convolution, overlay and drift (strong)."""
 
-from __future__ import annotations
-
-from typing import Protocol
-
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from svea.augment.registry import Draw, integers, register
+from svea.augment.registry import Draw, Pictures, integers, register
 from svea.config.names import DRIFT, check_drift
 from svea.core.errors import UserError, at_least, between
 
@@ -98,15 +94,6 @@ def conv(x: Tensor, *, weight: Tensor) -> Tensor:
     filters = weight.to(x.dtype).repeat_interleave(frames, dim=0, output_size=batch * frames)
     y = F.conv2d(images, filters.flatten(0, 1), groups=batch * frames)
     return y.view(x.shape).sigmoid_()
-
-
-class Pictures(Protocol):
-    """What `overlay` needs: `svea.augment.images.ImageBank`, or anything else with this method."""
-
-    def draw(
-        self, count: int, height: int, width: int, generator: Generator | None = None
-    ) -> Tensor:
-        """Draw pictures as float `(count, 3, height, width)` in [0, 1]."""
 
 
 def _draw_overlay(

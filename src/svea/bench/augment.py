@@ -3,8 +3,6 @@
 Times are the fastest of the repeats, which other work on the machine disturbs least.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,7 +13,7 @@ from torch.nn import functional as F
 from svea.augment import AUGMENTATIONS, Augment, Augmentation
 from svea.augment.images import ImageBank
 from svea.augment.registry import find
-from svea.bench.timing import Row, captured, times_ms
+from svea.bench import Row, captured, times_ms
 from svea.config.names import WITH_PICTURES
 from svea.core.errors import UserError, at_least
 from svea.speed import choose_speed

@@ -1,7 +1,5 @@
 """How long decisions take: of environments in every mode, and of training end to end."""
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 import time
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from svea import speed
-from svea.bench.timing import Row, peak_gigabytes, times_ms
+from svea.bench import Row, peak_gigabytes, times_ms
 from svea.config import configure
 from svea.core.errors import UserError, above, at_least
 from svea.envs import describe, expand_modes, make_env

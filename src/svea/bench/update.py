@@ -1,7 +1,5 @@
 """How long an update and its parts take, next to the least time they could take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from svea import speed
 from svea.agents import make_agent
-from svea.bench.timing import ACTIONS, Row, captured, median_ms, noise_replay, peak_gigabytes
+from svea.bench import ACTIONS, Row, captured, median_ms, noise_replay, peak_gigabytes
 from svea.config import Config, configure
 from svea.config.names import find_method
 from svea.core.errors import UserError, at_least

@@ -1,7 +1,5 @@
 """The command line: a table of verbs, whose modules are imported when they are used."""
 
-from __future__ import annotations
-
 import importlib
 import signal
 import sys
@@ -10,7 +8,7 @@ import warnings
 from svea import __version__
 from svea.core import importing
 from svea.core.errors import unknown_name
-from svea.core.outcome import exit_code, one_line_warning
+from svea.core.process import exit_code, one_line_warning
 from svea.core.terminal import filter_streams
 
 VERBS = {

@@ -1,14 +1,13 @@
 """`svea analyze`: Q-targets, Q-values, wall time and saliency, as tables and pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 from svea.cli.arguments import DataDir, Device, Modes, Out, Run, Runs, Task, Trust
 from svea.cli.printing import collected, print_problems, print_results
 from svea.core import files
-from svea.core.terminal import Steps, starting
+from svea.core.given import name_task
+from svea.core.terminal import Steps, waiting
 from svea.results import analyses
 from svea.runs import layout, zoo
 
@@ -99,10 +98,8 @@ def saliency(
         guided: also show the guided gradient, with which SGQN trains: what raises the Q-value.
         seed: of the evaluation whose first episode is shown.
     """
-    from svea.core.given import name_task
-
-    with starting():
-        from svea.evaluation.saliency import saliency as draw
+    with waiting("starting"):
+        from svea.evaluation.analysis import saliency as draw
     run = zoo.working_copy(run)
     picture = files.output_file(out or run / layout.ANALYSIS / "saliency.png")
     with collected() as problems, Steps("pictures", 1) as steps:
@@ -144,17 +141,12 @@ def tid(
 
 def _show(analyse: Callable[..., analyses.Analysed], *what: Any, **options: Any) -> int:
     """Analyse, with a bar, and print the table."""
-    with starting():
+    with waiting("starting"):
         import svea.evaluation.analysis  # noqa: F401  (seconds, so that something is shown)
     with Steps("runs") as steps:
         table, problems = analyse(*what, steps=steps, **options)
     return print_results(table, problems=problems)
 
 
-PARTS = {
-    "q-variance": q_variance,
-    "q-gap": q_gap,
-    "walltime": walltime,
-    "saliency": saliency,
-    "tid": tid,
-}
+ALL = (q_variance, q_gap, walltime, saliency, tid)
+PARTS = {part.__name__.replace("_", "-"): part for part in ALL}

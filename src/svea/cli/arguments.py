@@ -1,7 +1,5 @@
 """How verbs read their arguments: tyro makes flags and help of a function's signature."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect
@@ -38,9 +36,7 @@ Runs = Annotated[
         "agents of the zoo, zoo:NAME."
     ),
 ]
-Run = Annotated[
-    Positional[Path], _help(help="folder made by `svea train` or `svea export`, or zoo:NAME.")
-]
+Run = Annotated[Positional[Path], _help(help="made by `svea train` or `svea export`, or zoo:NAME.")]
 Device = Annotated[str, _help(help="auto, cuda, mps or cpu.")]
 DataDir = Annotated[str, _help(help="folder with benchmark data; overrides SVEA_DATA.")]
 Json = Annotated[bool, _help(help="print JSON.")]
@@ -74,7 +70,7 @@ Verb = Callable[..., int | None]
 def parse(verb: Verb | dict[str, Verb], name: str, arguments: list[str]) -> int:
     """Let tyro read the arguments of a verb and call it; parts of one are listed without any."""
     read: Any = tyro.cli
-    command: Any = None
+    command: Any
     if isinstance(verb, dict):
         if not arguments:
             from svea.cli.printing import say

@@ -1,12 +1,10 @@
 """`svea bench`: measure, and print what was measured."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from svea.cli.arguments import DataDir, Device, Json
 from svea.cli.printing import print_json, print_table, say
-from svea.core.terminal import Steps, note, starting
+from svea.core.terminal import Steps, note, waiting
 
 
 def augment(
@@ -27,7 +25,7 @@ def augment(
         repeats: how often each is run.
         bfloat16: in bfloat16 instead of float32.
     """
-    with starting():
+    with waiting("starting"):
         from svea.bench.augment import time_augmentations
         from svea.speed import choose_device
 
@@ -60,7 +58,7 @@ def env(
         size: height and width in pixels.
         rendering: full or fast.
     """
-    with starting():
+    with waiting("starting"):
         from svea.bench.decisions import time_environments
 
     with Steps("environments") as steps:
@@ -102,7 +100,7 @@ def update(
     """
     from svea.methods import METHODS
 
-    with starting():
+    with waiting("starting"):
         from svea.bench.update import time_updates
         from svea.speed import choose_device
     chosen = tuple(METHODS) if "all" in methods else methods
@@ -143,7 +141,7 @@ def train(
         seconds: how long, after everything has warmed up.
         speed: auto, eager, compiled or captured.
     """
-    with starting():
+    with waiting("starting"):
         from svea.bench.decisions import time_training
         from svea.studies import parse_seeds
 
@@ -161,7 +159,7 @@ PARTS = {"augment": augment, "env": env, "update": update, "train": train}
 
 def show(title: str, rows: list[dict[str, Any]], as_json: bool) -> int:
     """Print measurements under the name of the machine, and as JSON if asked to."""
-    from svea.bench.timing import machine
+    from svea.bench import machine
 
     say(f"{title} · {machine()}")
     print_table([columns(row) for row in rows])

@@ -1,9 +1,6 @@
 """`svea data`: what a data folder has, whether it is sound, and how to get what is missing."""
 
-from __future__ import annotations
-
 import os
-import textwrap
 from pathlib import Path
 
 from svea.cli.arguments import DataDir, Positional
@@ -28,9 +25,9 @@ def show(data_dir: DataDir = "") -> int:
     for part in inventory(root or Path(os.devnull)):  # nothing can be below that
         print(f"{part.name:<15} {part.summary:<18} for {part.needed_for}")
         if part.count and part.missing:
-            _print_indented(f"missing: {', '.join(part.missing)}")
+            print(f"      missing: {', '.join(part.missing)}")
         if not part.count and root is not None:
-            _print_indented("refused with this folder; generated where no data folder is given")
+            print("      refused with this folder; generated where no data folder is given")
         if part.missing or not part.count:
             wanted.add(part.source)
     print("\nto get it:" if wanted else "\nnothing is missing")
@@ -39,12 +36,8 @@ def show(data_dir: DataDir = "") -> int:
             # A data set that is there in part is not written over.
             free = root is not None and not (root / source.into).exists()
             print(f"  svea data get {name} {root if free else 'FOLDER'}")
-            _print_indented(f"{source.about}, about {source.size // 10**6} MB")
+            print(f"      {source.about}, about {source.size // 10**6} MB")
     return 0
-
-
-def _print_indented(text: str) -> None:
-    print(textwrap.indent(textwrap.fill(text, 74), " " * 6))
 
 
 def check(folder: Positional[Path]) -> int:

@@ -4,8 +4,6 @@ The demo writes one page, first about agents of the zoo and then also about the 
 it is interrupted, the same command continues. docs/demo.md says what to expect.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 from svea.cli import doctor
 from svea.cli.arguments import Out
 from svea.core.errors import StorageError, SveaError, UserError
-from svea.core.terminal import Steps, starting
+from svea.core.terminal import Steps, waiting
 
 TASK = "walker_stand"
 SETTINGS: dict[str, Any] = {"preset": "quick", "time_limit": "8m"}
@@ -28,7 +26,8 @@ SIDES = {"SVEA": ("svea", "conv"), "DrQ": ("drq", "none"), "DrQ + conv": ("drq",
 """The slowest is first: two cores then end at about the same time."""
 
 AGENTS = ("walker_walk-svea-100k", "walker_walk-drq", "finger_spin-svea")
-"""Of the zoo; those that are there are shown."""
+SHOWN = 2
+"""The first of these that are in the zoo."""
 
 
 def demo(
@@ -52,7 +51,7 @@ def demo(
     if no_train and (skip_zoo or finding):
         other = "--skip-zoo" if skip_zoo else "--finding"
         raise UserError(f"{other} and --no-train leave nothing to do; give one of them")
-    with starting():
+    with waiting("starting"):
         doctor.measure_gl()  # agents see pictures and nothing else
     if finding:
         return show_finding(out or Path("runs/finding"), seed)
@@ -79,44 +78,39 @@ def film(run: Path, again: bool = False) -> str:
 
 
 def show_zoo(page: Path, is_all: bool = False) -> list[Path]:
-    """An episode of each agent in its training world and in another, and a page about them.
-
-    Where this is all there is to show, it is an error that no agent can be shown.
-    """
+    """Play each agent in two worlds, for a page; where `is_all`, one has to be there."""
     from svea.core.files import make_folder
     from svea.results.report import report
     from svea.runs import zoo
 
     print("trained agents of the zoo, an episode in training and in new colours (a minute)")
-    shown, videos, names = list[Path](), "", list[str]()
-    problem: SveaError = UserError(f"the zoo has none of {', '.join(AGENTS)}")
-    try:
-        names = [name for name in AGENTS if name in zoo.names()][:2]
-    except SveaError as error:
-        problem = error
-    for name in names:
-        with Steps("agents", len(names)) as steps:
+    shown, videos, problems = list[Path](), "", list[SveaError]()
+    for name in AGENTS:
+        if len(shown) == SHOWN:
+            break
+        with Steps("agents") as steps:
             try:
                 copy = zoo.working_copy(f"{zoo.PREFIX}{name}")
                 steps.doing(f"playing {name}")
                 means = mean_returns(copy, 1)
             except SveaError as error:  # a damaged file, a full disk: the rest is still there
-                problem = error
-                print(f"  {name}: {error}")
+                problems.append(error)
                 continue
             steps.doing(f"filming {name}")
             videos = film(copy)
         shown.append(copy)
         said = ", ".join(f"{mode} {mean:.0f}" for mode, mean in zip(MODES, means, strict=True))
         print(f"  {name:<20} {said}", flush=True)
+    for problem in dict.fromkeys(map(str, problems)):
+        print(f"  {problem}")
     if shown:
         make_folder(page.parent)
         report(shown, page, title="Trained agents in worlds they never saw")
         print(f"  open {page} in a browser, {videos}\n")
     elif is_all:
-        raise problem
+        raise problems[0]
     else:
-        print(f"trained agents cannot be shown: {problem}\n")
+        print("trained agents cannot be shown\n")
     return shown
 
 
@@ -170,9 +164,7 @@ def show_finding(folder: Path, seed: int) -> int:
 
     print(f"DrQ, DrQ with strong augmentation, and SVEA learn {FINDING_TASK} from pixels, a core")
     print("each; Ctrl-C saves, a repeat continues")
-    grids = [
-        Grid([FINDING_TASK], [method], [augment], [seed]) for method, augment in SIDES.values()
-    ]
+    grids = [Grid([FINDING_TASK], [one], [augment], [seed]) for one, augment in SIDES.values()]
     planned = plan_runs(grids, FINDING, modes=MODES, episodes=EPISODES)
     study = open_study(folder, planned, "finding")
     if code := run_study(study, EngineFlags(cpus=1.0)):
@@ -184,9 +176,7 @@ def show_finding(folder: Path, seed: int) -> int:
         steps.finish("filming")
         videos = film_together(runs, folder / "finding.mp4")
         steps.finish("writing the page")
-        page = report(
-            [*runs.values()], folder / "report.html", title="The finding, on this machine"
-        )
+        page = report([*runs.values()], folder / "report.html", title="The finding on this machine")
     means = {name: mean_returns(run, EPISODES) for name, run in runs.items()}
     print(f"\n{FINDING_TASK}, seed {seed}, mean return of {EPISODES} episodes, of at most 1,000")
     print(f"  {'':<12} training colours   colours never seen")

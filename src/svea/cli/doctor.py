@@ -12,7 +12,6 @@ import os
 import platform
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from svea.core import errors, machine, process
 from svea.core.errors import DISTRIBUTION, SveaError, UserError, install_hint
-from svea.core.outcome import exhausted
+from svea.core.process import exhausted
 from svea.core.terminal import note
 from svea.core.words import one_line, plural
 from svea.data.clips import data_folder
@@ -159,11 +158,9 @@ def check_updates() -> Check:
         return Check("updates", "no torch", install_hint())
     from svea.speed.device import choose_device, missing_for_compiling
 
+    compiled = "compiled: in C where it gains, as in preset quick"
     ways = {
-        "cpu": (
-            "compiled: in C where it gains, as in preset quick",
-            "install gcc, or fix what the reason names",
-        ),
+        "cpu": (compiled, "install gcc, or fix what the reason names"),
         "cuda": ("captured in CUDA graphs", "pip install triton"),
     }
     device = choose_device("auto")
@@ -287,7 +284,9 @@ def run(arguments: list[str]) -> int:
         print(dumps({"usable": code == 0, "exit_code": code, "checks": found}, indent=2))
         return code
     for check in checks:
-        _print(check)
+        print(f"{check.status:<8} {check.name:<18} {check.value}")
+        if check.cure:
+            print(f"{'':<27} fix: {check.cure}")
     bad = {kind: [c.name for c in checks if c.status == kind] for kind in ("problem", "warning")}
     if bad["problem"]:
         print(f"svea cannot be used here yet: fix {', '.join(bad['problem'])}")
@@ -295,15 +294,3 @@ def run(arguments: list[str]) -> int:
         look = f"; look at {', '.join(bad['warning'])}" if bad["warning"] else ""
         print(f"svea can be used here{look}")
     return code
-
-
-def _print(check: Check) -> None:
-    """A line for a finding and one for its cure, folded where there is a terminal."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    cure = [("", "", f"fix: {check.cure}")] if check.cure else []
-    for status, name, text in [(check.status, check.name, check.value), *cure]:
-        head = f"{status:<8} {name:<18} "
-        print(textwrap.fill(
-            text, width, initial_indent=head, subsequent_indent=" " * len(head),
-            break_long_words=False, break_on_hyphens=False,
-        ))  # fmt: skip

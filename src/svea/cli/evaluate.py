@@ -15,7 +15,7 @@ from svea.cli.printing import print_json, print_results
 from svea.config.modes import is_factor
 from svea.core.errors import SveaError
 from svea.core.process import second_ends_at_once
-from svea.core.terminal import Steps, note, starting
+from svea.core.terminal import Steps, note, waiting
 from svea.core.words import duration, listed, plural
 from svea.results.compare import compare
 from svea.results.factors import responses, tolerances, verdicts
@@ -74,10 +74,10 @@ def evaluate(
         values: of each factor, the training value among them.
     """
     from svea.core.given import name_task
-    from svea.evaluation.episodes import parse_episodes
+    from svea.evaluation import parse_episodes
 
     count = parse_episodes(episodes)
-    with starting():
+    with waiting("starting"):
         from svea.evaluation.requests import POLICIES, Request, Scoring
 
     policies = POLICIES if random_policy else POLICIES[:1]
@@ -207,10 +207,7 @@ def print_scores(
     played: Mapping[Path, list[Record]] | None = None,
     verbose: bool = False,
 ) -> None:
-    """The table of runs in some modes, or all, with what a reader must know about it.
-
-    `played` are records that count even where a folder could not be written to.
-    """
+    """The table of runs, with caveats; records just `played` count where no folder has them."""
     found, problems = read_runs(runs)
     groups = group_runs(_with(found, played))
     table, notes = all_results(groups, modes), caveat_notes(groups, modes)

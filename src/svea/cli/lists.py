@@ -1,7 +1,5 @@
 """What there is: methods, tasks, agents of the zoo; and what a shell completes."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from svea.cli.arguments import Json, Positional
@@ -135,25 +133,17 @@ def _row(card: dict[str, Any], with_licence: bool) -> dict[str, str]:
 # Flags are read off `svea VERB --help` when they are asked for, so the script knows those of the
 # version that is installed.
 SCRIPT = """\
-_svea_flags() {{
-  COLUMNS=200 svea "$1" --help 2>/dev/null | grep -oE -- '--[a-z][a-zA-Z0-9._-]*' | sort -u
-}}
 _svea() {{
-  local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}"
-  local verb="${{COMP_WORDS[1]}}" words=""
-  if [ "$COMP_CWORD" -eq 1 ]; then words="{verbs} --help --version"
-  else
-    case "$prev" in
-      --method|--methods) words="{methods}" ;;
-      --modes|--eval-mode) words="{modes}" ;;
-      --tasks) words="{tasks}" ;;
-    esac
-    if [ -z "$words" ]; then
-      case "$cur" in
-        -*) words="$(_svea_flags "$verb")" ;;
-        *) if [ "$verb" = train ] && [ "$COMP_CWORD" -eq 2 ]; then words="{tasks}"; fi ;;
-      esac
-    fi
+  local cur="${{COMP_WORDS[COMP_CWORD]}}" words=""
+  case "$COMP_CWORD ${{COMP_WORDS[COMP_CWORD-1]}}" in
+    "1 "*) words="{verbs} --help --version" ;;
+    *" --method" | *" --methods") words="{methods}" ;;
+    *" --modes" | *" --eval-mode") words="{modes}" ;;
+    *" --tasks" | "2 train") words="{tasks}" ;;
+  esac
+  if [ "$COMP_CWORD" -gt 1 ] && [ "${{cur:0:1}}" = "-" ]; then
+    words="$(COLUMNS=200 svea "${{COMP_WORDS[1]}}" --help 2>/dev/null |
+      grep -oE -- '--[a-z][a-zA-Z0-9._-]*' | sort -u)"
   fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }}

@@ -1,7 +1,5 @@
 """`svea paper`: the paper's tables, figures and claims."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tyro
@@ -51,9 +49,7 @@ def paper(
     except ModuleNotFoundError as error:
         if error.name != "svea.paper":
             raise
-        raise UserError(
-            "this installation lacks the paper's experiments (svea/paper): install all of svea"
-        ) from None
+        raise UserError("this installation lacks svea/paper: install all of svea") from None
     experiment = Paper(scale, " ".join(seeds), parse_settings(set), edition)
     if what == "list":
         print_table(experiment.experiments())
@@ -61,10 +57,7 @@ def paper(
     experiment.folder = output_folder(out or experiment.folder).absolute()
     if what == "claims":
         if out is not None and not out.is_dir():
-            raise UserError(
-                f"out is {str(out)!r}, which is not a folder; allowed: one that `svea paper` "
-                "has written its runs to, or no --out"
-            )
+            raise UserError(f"out is {str(out)!r}; allowed: a folder that `svea paper` has written")
         return print_claims(experiment)
     return run_and_draw(what, experiment, engine, render, confirm=not yes)
 

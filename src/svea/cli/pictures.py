@@ -1,7 +1,5 @@
 """`svea watch`, `svea play`, `svea gallery`: videos of agents, the playground, contact sheets."""
 
-from __future__ import annotations
-
 import os
 import sys
 import webbrowser
@@ -12,7 +10,8 @@ from svea.cli.arguments import DataDir, Device, Modes, Out, Positional, Run, Tas
 from svea.cli.printing import collected, print_problems
 from svea.core.errors import UserError, install_hint
 from svea.core.files import output_file
-from svea.core.terminal import Steps, starting
+from svea.core.given import name_task
+from svea.core.terminal import Steps, waiting
 
 
 def watch(
@@ -43,10 +42,9 @@ def watch(
         seed: of the evaluation whose first episode is shown.
         size: side of each picture in pixels.
     """
-    from svea.core.given import name_task
     from svea.runs import zoo
 
-    with starting():
+    with waiting("starting"):
         from svea.evaluation.film import watch as film
     run = zoo.working_copy(run)
     video = output_file(out or run / "watch.mp4")
@@ -92,9 +90,7 @@ def gallery(
         print("\n".join(f"  svea gallery {name}" for name in get_args(Sheet)))
         return 0
     if sheet != "environments" and (modes or tasks):
-        raise UserError(
-            f"--modes and --tasks choose what environments shows, not {sheet}; leave them out"
-        )
+        raise UserError(f"--modes and --tasks choose what environments shows, not {sheet}")
     path = output_file(out or Path(f"{sheet}.png"))
     sheets.check_name(path)
     further: dict[str, Any] = {}
@@ -147,20 +143,14 @@ def play(
         from svea.play.server import serve
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing == "svea":
-            raise UserError(
-                "svea.play, the playground, is not there; install svea again to have it"
-            ) from None
-        raise UserError(
-            f"svea play needs {missing}, which is not installed: {install_hint('play')}"
-        ) from None
-    from svea.core.given import name_task
+        cure = "install svea again" if missing == "svea" else install_hint("play")
+        raise UserError(f"svea play needs {error.name}, which is not installed: {cure}") from None
 
     def ready(address: str) -> None:
         print(f"playing at {address}\nCtrl-C ends it", flush=True)
         # A browser inside the terminal would be in the way.
-        has_display = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-        if (has_display or sys.platform == "darwin") and not no_browser:
+        has_display = {"DISPLAY", "WAYLAND_DISPLAY"} & {*os.environ} or sys.platform == "darwin"
+        if has_display and not no_browser:
             webbrowser.open(address)
 
     serve(

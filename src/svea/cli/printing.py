@@ -77,11 +77,7 @@ def print_table(rows: Rows) -> None:
 
 
 def drawn(rows: Rows, room: int) -> RenderableType:
-    """A table that fits.
-
-    Where it is too narrow to keep names in one piece, so that they can be copied, each row is a
-    paragraph.
-    """
+    """A table that fits; each row is a paragraph where a name, to be copied, would be broken."""
     rows = _filled(rows)
     if not rows:
         return ""

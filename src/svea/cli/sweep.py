@@ -3,8 +3,6 @@
 `svea paper` runs its studies in the same way.
 """
 
-from __future__ import annotations
-
 import difflib
 import itertools
 import math
@@ -32,16 +30,14 @@ from svea.config.run import flat
 from svea.core.errors import UserError, unknown_name
 from svea.core.files import output_folder
 from svea.core.importing import require_trust
-from svea.core.machine import activation
 from svea.core.process import interrupt, on_signals
 from svea.core.terminal import console, note, redrawn, warn
 from svea.core.words import duration, listed, plural
-from svea.evaluation.episodes import episodes_in, parse_episodes
+from svea.evaluation import episodes_in, parse_episodes
 from svea.studies import STATES, RunState, Study, read_states, slurm, supervise
 from svea.studies.engines import Resources
 from svea.studies.folder import is_cancelled, worker
 from svea.studies.supervise import LOCK_SECONDS
-from svea.studies.work import Work, measured_speeds
 
 FAILED = 1  # exit code of a study in which runs failed
 MOST_ROWS = 30
@@ -126,10 +122,7 @@ def sweep(
     if study is not None:
         grids, given = studies.read_study_file(study)
         if both := [*axes, *(name for name in settings if name in given)]:
-            raise UserError(
-                f"--{both[0]} is given next to the study file {study}, which says what to combine "
-                f"and may say the rest; write {both[0]} into the file, or leave the flag out"
-            )
+            raise UserError(f"--{both[0]} is given next to {study}; write it into that file")
         settings |= given
     elif tasks:
         grids = [studies.Grid(**axes)]
@@ -210,9 +203,7 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
     for name in names:
         if name not in planned:
             raise unknown_name("run of this study", name, planned)
-        if names.count(name) > 1:
-            raise UserError(f"run {name} is named {names.count(name)} times; name each run once")
-    chosen = [planned[name] for name in names]
+    chosen = [planned[name] for name in dict.fromkeys(names)]
     for run in chosen:
         require_trust(own_modules(run.values), study)
     return found, chosen
@@ -223,7 +214,7 @@ def _chosen(study: Path, names: Sequence[str]) -> tuple[studies.Study, list[stud
 
 def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
     """Run a study, perhaps after a question, or list what it would run; returns the exit code."""
-    work = Work(study, flags.on, flags)
+    work = studies.Work(study, flags.on, flags)
     limit = flags.seconds("none") if flags.on == "local" else math.inf
     if flags.dry_run:
         for line in dry_run_lines(study, work.states):
@@ -258,10 +249,7 @@ def run_study(study: Study, flags: EngineFlags, confirm: bool = False) -> int:
 def _ask(question: str) -> None:
     """Go on if the user says yes; where none can be asked, --yes has to."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError(
-            f"{question} There is no terminal to ask on; allowed: --yes, or --dry-run, which lists "
-            "the runs"
-        )
+        raise UserError(f"{question} There is no terminal to ask on; allowed: --yes or --dry-run")
     try:
         answer = input(f"{question} [y/N] ")
     except EOFError:
@@ -273,11 +261,8 @@ def _ask(question: str) -> None:
 def dry_run_lines(study: Study, states: Sequence[RunState]) -> list[str]:
     """The command of every run and what follows it; options that all share are listed once."""
     plans = [{k: v for k, v in state.run.values.items() if k != "task"} for state in states]
-    shared = {
-        name: value
-        for name, value in plans[0].items()
-        if len(plans) > 1 and all(name in plan and plan[name] == value for plan in plans)
-    }
+    same = set.intersection(*(set(plan.items()) for plan in plans)) if len(plans) > 1 else set()
+    shared = {name: value for name, value in plans[0].items() if (name, value) in same}
     lines = []
     for state, plan in zip(states, plans, strict=True):
         own = {name: value for name, value in plan.items() if name not in shared}
@@ -328,7 +313,7 @@ def _print_end(study: Study, states: Sequence[RunState], limit: float) -> int:
     if any(state.progress.trained for state in states):
         folder = shlex.quote(str(study.folder))
         evaluate = "" if any(state.run.modes for state in states) else f"`svea eval {folder}`, "
-        print(f"next: {activation()}{evaluate}`svea report {folder}`")
+        print(f"next: {evaluate}`svea report {folder}`")
     if is_cancelled(study.folder):
         print("cancelled; the same command continues")
         return 128 + signal.SIGINT
@@ -342,10 +327,7 @@ def _print_end(study: Study, states: Sequence[RunState], limit: float) -> int:
 
 @contextmanager
 def shown(study: Study) -> Iterator[Callable[[], None]]:
-    """Show progress: a live table on a terminal, a line per change elsewhere.
-
-    It is up to date after each call of what this yields, if it is time to read the folders again.
-    """
+    """Show progress with each call of what this yields: a live table, or a line per change."""
     screen, next_read, last_counts = console(), 0.0, ""
 
     def refresh(now: bool = False) -> None:
@@ -379,7 +361,7 @@ def headline(states: Sequence[RunState]) -> str:
     if past:
         listed[STATES.index("running")] += f" ({past} past training)"
     text = f"{plural(len(states), 'run')}: {', '.join(listed)}"
-    at_once, speeds = counts["running"], measured_speeds(states)
+    at_once, speeds = counts["running"], studies.measured_speeds(states)
     left = sum(state.to_make for state in states if state.is_active)
     if at_once and speeds and left:  # of evaluations no time is known
         seconds = left / statistics.median(speeds) / at_once

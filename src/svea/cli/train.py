@@ -1,7 +1,5 @@
 """`svea train`: flags over the defaults of preset, method and task; and `svea export`."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from pathlib import Path
@@ -13,14 +11,14 @@ from svea.config import Config, check, resolve
 from svea.core.errors import UserError
 from svea.core.files import output_folder
 from svea.core.given import name_task
-from svea.core.terminal import starting, unfiltered
+from svea.core.terminal import Steps, unfiltered, waiting
 from svea.studies import parse_seeds
 
 
 def run(arguments: list[str]) -> int:
     """Read the arguments and run the verb."""
     config, seeds = train_flags(arguments)
-    with starting():
+    with waiting("starting"):
         from svea.training import train, train_together  # after the flags: help needs no torch
 
     if len(seeds) < 2:
@@ -102,8 +100,6 @@ def export(
         small: the acting part alone, in 8 bits: a tenth of the size, without Q-values.
         critic: with --small, the Q-functions as well, for `svea play` and `svea analyze q-gap`.
     """
-    from svea.core.terminal import Steps
-
     with Steps("exports") as steps:
         steps.doing(f"exporting {run}")
         from svea.runs.load import export as export_run

@@ -1,11 +1,10 @@
 """Refuses configurations that cannot run, before any environment or device work."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from svea.config.modes import ROBOT_TASKS, check_task, check_worlds, expand_modes, is_foreign
 from svea.config.names import (
@@ -24,8 +23,13 @@ from svea.core.errors import UserError, unknown_name
 from svea.methods import uses_strong
 from svea.recipes import OWN
 
-KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-"""How a user is told what an option may be."""
+KINDS: dict[type, tuple[str, Callable[[str], Any]]] = {
+    bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
+    int: ("a whole number", int),
+    float: ("a number", float),
+    str: ("text", str),
+}
+"""How a user is told what an option may be, and how it is read from text."""
 Rules = Iterator[tuple[object, str, str, str]]
 """Whether an option is wrong, its dotted name, why, and what is allowed."""
 
@@ -51,7 +55,7 @@ def check(config: Config, to_train: bool = True) -> Config:
     return config
 
 
-def check_values(config: Config) -> None:
+def check_values(config: typing.Any) -> None:
     """Every value has its field's type and lies within its bounds; never bools as numbers."""
     for option in fields(config):
         value, kind = option.value, option.type
@@ -62,7 +66,7 @@ def check_values(config: Config) -> None:
         good = isinstance(value, int | float) if kind is float else isinstance(value, kind)
         if not good or (isinstance(value, bool) and kind is not bool):
             given = f"{value!r}, a {type(value).__name__}"
-            raise UserError(f"{option.path} is {given}; allowed: {KINDS[kind]}")
+            raise UserError(f"{option.path} is {given}; allowed: {KINDS[kind][0]}")
         if option.bounds:
             option.bounds.check(option.path, value)
 
@@ -169,11 +173,7 @@ def milestones(text: str) -> list[int]:
 
 
 def seconds(text: str) -> float:
-    """A wall time such as 90s, 9m or 1h30m in seconds; ``none`` is infinite.
-
-    >>> seconds("1h30m")
-    5400.0
-    """
+    """A wall time such as 90s, 9m or 1h30m in seconds; ``none`` is infinite."""
     if text == "none":
         return float("inf")
     parts = re.fullmatch(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s?)?", text.strip())

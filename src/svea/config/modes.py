@@ -3,8 +3,6 @@
 Here are names; `svea.envs` says what makes each of them, when it is imported.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import re
@@ -123,17 +121,14 @@ GEOMETRY_MODES: Names = dict.fromkeys(
 LIGHT_MODES: Names = dict.fromkeys(_levels("light_position", "light_color", "moving_light"))
 """The lights are moved or coloured: RL-ViGen's."""
 
-ROBOT_MODES: Names = dict.fromkeys(["train", "test"])
-"""Those of the robot tasks."""
+ROBOT_MODES: Names = dict.fromkeys(["train", "test"])  # those of the robot tasks
 
 PICTURE_MODES: Names = dict.fromkeys(["picture_colors", "picture_video"])
 """For any task, also a user's own environment: they change the drawn picture alone."""
 
-INTENSITIES = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-"""Of `distracting_cs`: the benchmark's."""
+INTENSITIES = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)  # of `distracting_cs`: the benchmark's
 
-WORLDS = 25
-"""Of the robot's `test`."""
+WORLDS = 25  # of the robot's `test`
 
 SHIFT_DOMAINS = ("walker", "cheetah", "cartpole", "finger", "ball_in_cup")
 """Domains for which DMC-GB2 says how far to shift."""
@@ -209,11 +204,7 @@ def modes_of(task: str | None) -> Names:
 
 
 def why_not(name: str, task: str) -> str:
-    """Why a task of the suite lacks a mode that others have; nothing where it has it.
-
-    >>> why_not("shift_hard", "walker_walk")
-    ''
-    """
+    """Why a task of the suite lacks a mode that others have; nothing where it has it."""
     if task not in DOMAIN_AND_TASK or task in ROBOT_TASKS:
         return ""
     unseen = WITHOUT_SKY_AND_FLOOR + (WITHOUT_SKY if name == "video_easy" else ())

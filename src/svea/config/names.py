@@ -1,7 +1,5 @@
 """The names of augmentations, encoders and methods, and a user's own by `module:name`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from svea.config.modes import is_foreign
@@ -18,14 +16,9 @@ AUGMENTATION_NAMES = {
 }  # fmt: skip
 """What `--augment` takes; `svea.augment.register` adds to it."""
 
-WITH_PICTURES = {"overlay", "overlay_drift"}
-"""Those that mix pictures in."""
+WITH_PICTURES = {"overlay", "overlay_drift"}  # those that mix pictures in
 
-DRIFT = 6
-"""Pixels per frame that the picture of `overlay_drift` moves at most, on each axis (SimGRL)."""
-
-NUMBERS = {"overlay_drift": ("drift", between(0, 64))}
-"""What a whole number after a name and a colon sets: `overlay_drift:12`."""
+DRIFT = 6  # pixels per frame that `overlay_drift` moves a picture at most, on each axis (SimGRL)
 
 
 def parse_augmentation(spec: str) -> tuple[tuple[str, ...], ...]:
@@ -57,7 +50,7 @@ def spelled(spec: str) -> str:
 
     def one(name: str) -> str:
         plain, _, text = name.partition(":")
-        if plain not in NUMBERS or not text.isdecimal():
+        if plain != "overlay_drift" or not text.isdecimal():
             return name  # what is wrong with it is said elsewhere
         return plain if int(text) == DRIFT else f"{plain}:{int(text)}"
 
@@ -81,16 +74,14 @@ def split_number(name: str) -> tuple[str, dict[str, Any]]:
     (('overlay_drift', {'drift': 12}), ('my_module:gamma', {}))
     """
     plain, colon, text = name.partition(":")
-    if not colon or (is_import_path(name) and plain not in NUMBERS):
+    if not colon or plain != "overlay_drift":
         return name, {}
-    if plain not in NUMBERS or not text.isdecimal():
+    if not text.isdecimal():
         raise UserError(
-            f"augmentation {name!r} has {text!r} after its colon; allowed: a whole number after "
-            f"{', '.join(NUMBERS)}"
+            f"augmentation {name!r} has {text!r} after its colon; allowed: a whole number"
         )
-    what, bounds = NUMBERS[plain]
-    bounds.check(f"augmentation {name!r}: {what}", int(text))
-    return plain, {what: int(text)}
+    between(0, 64).check(f"augmentation {name!r}: drift", int(text))
+    return plain, {"drift": int(text)}
 
 
 def check_drift(

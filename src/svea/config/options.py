@@ -3,8 +3,6 @@
 The docstring of a field is its ``--help`` text; its bounds stand in its type.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -12,8 +10,7 @@ from svea.core.errors import UserError, above, at_least, between
 
 Positive = Annotated[float, above(0)]
 Share = Annotated[float, between(0, 1)]
-Every = Annotated[int, at_least(1)]
-"""Of updates: every n-th."""
+Every = Annotated[int, at_least(1)]  # of updates: every n-th
 
 
 @dataclass(frozen=True)
@@ -176,8 +173,7 @@ class PADOptions:
     """Augmented copies of the newest transition in a step of test-time adaptation."""
 
 
-FRAMES = 3
-"""Pictures in an observation, unless another number is asked for."""
+FRAMES = 3  # pictures in an observation, unless another number is asked for
 
 WINDOW = FRAMES + 1  # frames that a stored transition points to
 
@@ -220,12 +216,3 @@ def frame_slots(capacity: int, environments: int, episode_length: int) -> int:
     episode and the first of the next.
     """
     return capacity + -(-capacity // max(1, episode_length)) + 2 * WINDOW * environments
-
-
-def replay_bytes(
-    capacity: int, image_size: int, actions: int, environments: int = 1, episode_length: int = 125
-) -> int:
-    """Memory that a Replay of this size allocates, in bytes."""
-    frame = 3 * image_size * image_size
-    transition = WINDOW * 8 + actions * 4 + 3 * 4 + 8
-    return frame_slots(capacity, environments, episode_length) * frame + capacity * transition

@@ -3,8 +3,6 @@
 Precedence: default < preset < encoder < method < task < explicit flag.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter
@@ -29,15 +27,11 @@ REMOVED = {"updates_per_decision": 1.0}
 
 
 def from_dict(values: dict[str, Any], to_train: bool = True) -> Config:
-    """A checked Config from nested dictionaries, as in config.json; unknown names are refused.
-
-    Where an agent only acts (`to_train` is False), its augmentation may be unknown.
-    """
+    """A checked Config (`check`) from nested dictionaries, as in config.json; no unknown names."""
     return check(build(stored(values)), to_train)
 
 
-to_dict: Callable[[Config], dict[str, Any]] = dataclasses.asdict
-"""Nested dictionaries, for config.json."""
+to_dict: Callable[[Config], dict[str, Any]] = dataclasses.asdict  # nested, for config.json
 
 
 def build(values: dict[str, Any]) -> Config:
@@ -106,21 +100,12 @@ def parse_settings(words: Iterable[str]) -> dict[str, Any]:
             raise UserError(f"--set has {word!r}; allowed: name=value, once for each option")
         if name not in DEFAULTS:
             raise unknown_name("option", name, DEFAULTS)
-        kind = DEFAULTS[name].type
-        read = _READERS.get(kind, str)
+        allowed, read = KINDS.get(DEFAULTS[name].type, KINDS[str])
         try:
             values[name] = read(text.strip())
         except (ValueError, KeyError):
-            raise UserError(f"{name} is {text!r}; allowed: {KINDS[kind]}") from None
+            raise UserError(f"{name} is {text!r}; allowed: {allowed}") from None
     return values
-
-
-_READERS: dict[type, Callable[[str], Any]] = {
-    bool: lambda text: {"true": True, "false": False}[text.lower()],
-    int: int,
-    float: float,
-}
-"""From text to an option's type; bounds are checked with the whole configuration."""
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -253,18 +238,11 @@ def as_command(values: Mapping[str, Any]) -> list[str]:
 
 
 LONGEST = 120  # bytes
-FIRST = ("base", "encoder", "preset", "augment")
-"""Options that come right after the method, by their values alone."""
+FIRST = ("base", "encoder", "preset", "augment")  # come after the method, by their values alone
 
 
 def run_name(config: Config) -> str:
-    """The default name of a run's folder: the task, the method, and what is not at its default.
-
-    >>> from svea.config import configure
-    >>> options = {"recipe.K": 2, "envs": 4, "rendering": "fast"}
-    >>> run_name(configure("walker_walk", preset="quick", **options))
-    'walker_walk-svea-quick-envs4-K2-fast-0'
-    """
+    """The default name of a run's folder, such as walker_walk-svea-quick-envs4-K2-fast-0."""
     method = find_method(config.method)
     usual = {"base": "sac", "encoder": method.encoder, "preset": "paper", "augment": method.augment}
     values = {name: str(getattr(config, name)) for name in FIRST}

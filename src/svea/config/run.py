@@ -4,8 +4,6 @@ The docstring of a field is its ``--help`` text; its bounds and its role stand i
 loop over a configuration is a loop over `fields`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools
@@ -302,11 +300,7 @@ class Config:
 
 
 def fields_with(*roles: Role) -> frozenset[str]:
-    """Names of the fields that have one of these roles.
-
-    >>> sorted(fields_with(Role.SEED, Role.LENGTH))
-    ['decisions', 'seed']
-    """
+    """Names of the fields that have one of these roles."""
     return frozenset(
         option.path.partition(".")[0] for option in fields(Config("")) if option.role in roles
     )

@@ -4,8 +4,6 @@ A file's name says what it was made from, and its end that it is whole. What ano
 have written is never loaded: folder and files are this user's, and no other may write to them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import hashlib
@@ -15,7 +13,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from svea.core import files, process
@@ -32,21 +30,17 @@ class BuildError(UserError):
 
 
 def load_c(parts: Sequence[Path], options: Sequence[str], symbol: str) -> ctypes.CDLL:
-    """A library of C, compiled unless an earlier process did it.
-
-    The parts are the source and what it includes; the symbol is a function that it must have.
-    """
+    """A library of C from a source and what it includes; the symbol is a function it must have."""
     if sys.platform != "linux":
         raise BuildError("they are made for Linux")
     try:
         path = c_path(parts, options)
-        with own_folder(path.parent) as folder:
-            file = folder / path.name
-            if not read(file):
-                with files.locked(folder, _too_slow("another process"), COMPILER_SECONDS):
-                    if not read(file):
-                        build_c(parts[0], options, file)
-            made = ctypes.CDLL(str(file))
+        own_folder(path.parent)
+        if not read(path):
+            with files.locked(path.parent, _too_slow("another process"), COMPILER_SECONDS):
+                if not read(path):
+                    build_c(parts[0], options, path)
+        made = ctypes.CDLL(str(path))
         if not hasattr(made, symbol):
             raise BuildError(f"{path} has no function {symbol}, so it is not ours. Remove it")
         return made
@@ -54,22 +48,14 @@ def load_c(parts: Sequence[Path], options: Sequence[str], symbol: str) -> ctypes
         raise BuildError(f"{error}; XDG_CACHE_HOME says where compiled kernels are kept") from error
 
 
-@contextlib.contextmanager
-def own_folder(path: Path) -> Iterator[Path]:
-    """A folder of compiled code, made if need be; its name leads to no other in this region."""
-    files.make_folder(path.parent)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700)
-    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        about = os.fstat(opened)
-        if about.st_uid != os.getuid():
-            raise PermissionError(f"{path} belongs to another user")
-        if about.st_mode & OTHERS_WRITE:
-            os.fchmod(opened, 0o700)
-        yield Path(f"/proc/self/fd/{opened}")
-    finally:
-        os.close(opened)
+def own_folder(path: Path) -> None:
+    """Make a folder of compiled code, if need be; nobody but this user may write to it."""
+    files.make_folder(path)
+    about = path.stat()
+    if about.st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to another user")
+    if about.st_mode & OTHERS_WRITE:
+        path.chmod(0o700)
 
 
 def c_path(parts: Sequence[Path], options: Sequence[str]) -> Path:
@@ -123,10 +109,7 @@ def path_for(made_from: Iterable[str], suffix: str) -> Path:
 
 
 def read(file: Path) -> bytes:
-    """Code that ends with its own hash and that only this user could write; else nothing.
-
-    Damaged code would crash Python.
-    """
+    """This user's code, if it ends with its own hash; damaged code would crash Python."""
     with contextlib.suppress(OSError, StorageError), files.open_plain(file, LARGEST) as opened:
         about, content = os.fstat(opened.fileno()), opened.read(LARGEST)
         ours = about.st_uid == os.getuid() and not about.st_mode & OTHERS_WRITE

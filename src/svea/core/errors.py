@@ -4,8 +4,6 @@ Every message states what was given, what is allowed, and the cure. The command 
 stderr and exits with the class's code; Python callers can catch the class.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 from collections.abc import Iterable
@@ -17,8 +15,7 @@ class SveaError(Exception):
     """The root of all errors that svea raises on purpose; its notes may hold a traceback."""
 
     exit_code = 1
-    details: Path | None = None
-    """The file that the notes were written to."""
+    details: Path | None = None  # the file that the notes were written to
 
 
 class UserError(SveaError, ValueError):
@@ -110,8 +107,7 @@ class Bounds:
 
     least: float
     most: float = LARGEST
-    excluded: bool = False
-    """Whether the least value itself is not allowed."""
+    excluded: bool = False  # whether the least value itself is not allowed
 
     def check(self, name: str, value: float) -> None:
         """Refuse a value outside, NaN included."""
@@ -120,8 +116,5 @@ class Bounds:
             raise UserError(f"{name} is {value}; allowed: {low} to {self.most}")
 
 
-between = at_least = Bounds
-"""As a field's type reads: both ends are allowed, this much or more."""
-
-above = functools.partial(Bounds, excluded=True)
-"""More than this."""
+between = at_least = Bounds  # as a field's type reads: both ends are allowed, this much or more
+above = functools.partial(Bounds, excluded=True)  # more than this

@@ -8,15 +8,12 @@ sparse file of a terabyte takes no room on its sender's disk. So only plain file
 within a limit that its kind sets.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
 import glob
 import hashlib
 import io
-import itertools
 import json
 import os
 import re
@@ -35,6 +32,7 @@ from svea.core.terminal import warn
 
 BLOCK = 2**22  # bytes in one system call
 LINE_BYTES = 2**24  # a longer line of a log is damage
+TAIL_BYTES = 2**18  # in which the last line of ours begins
 LOCK_POLL_SECONDS = 0.05
 LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes that Linux allows
 PARTIAL = ".partial"
@@ -49,14 +47,11 @@ Bytes = bytes | memoryview
 def write(path: Path, blocks: Iterable[Bytes]) -> dict[str, Any]:
     """Write a file and sync it; its `size` and `sha256`, computed on the way."""
     digest, size = hashlib.sha256(), 0
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    try:
+    with closing(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)) as opened:
         for block in blocks:
             digest.update(block)
-            size += _write_all(descriptor, block)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            size += _write_all(opened, block)
+        os.fsync(opened)
     return {"size": size, "sha256": digest.hexdigest()}
 
 
@@ -113,16 +108,20 @@ def partial(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
 
 
-def sweep(folder: Path, name: str = "") -> None:
-    """Remove what a killed process was writing in a folder: everything, or files of a name."""
-    for path in folder.glob(f".{name}*{PARTIAL}"):
+def sweep(folder: Path) -> None:
+    """Remove what killed processes were writing in a folder of which this one has the lock."""
+    for path in folder.glob(f".*{PARTIAL}"):
         remove(path)
 
 
 def sweep_one(path: Path) -> None:
     """Remove what killed processes left of one file or folder; a live one may be at work on it."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
-        if not _is_alive(left.name.removesuffix(PARTIAL).rpartition(".")[2]):
+        try:
+            os.kill(int(left.name.removesuffix(PARTIAL).rpartition(".")[2]), 0)
+        except PermissionError:
+            continue  # it is another user's
+        except (ProcessLookupError, ValueError, OverflowError):
             remove(left)
 
 
@@ -146,22 +145,24 @@ def remove(path: Path) -> None:
 
 def sync(path: Path) -> None:
     """Force a file, or a folder's entries, onto the disk."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
+    with closing(os.open(path, os.O_RDONLY)) as opened:
         os.fsync(opened)
+
+
+@contextlib.contextmanager
+def closing(opened: int) -> Iterator[int]:
+    """A region after which a descriptor is closed."""
+    try:
+        yield opened
     finally:
         os.close(opened)
 
 
 def cut(path: Path, size: int) -> int:
     """Cut a file of lines off at a size, not padding it; make it if need be. Its size then."""
-    with writing(path):
-        opened = descriptor(path, os.O_WRONLY | os.O_CREAT)
-        try:
-            size = min(size, os.lseek(opened, 0, os.SEEK_END))
-            os.ftruncate(opened, size)
-        finally:
-            os.close(opened)
+    with writing(path), closing(descriptor(path, os.O_WRONLY | os.O_CREAT)) as opened:
+        size = min(size, os.lseek(opened, 0, os.SEEK_END))
+        os.ftruncate(opened, size)
     return size
 
 
@@ -181,18 +182,16 @@ def append_lines(path: Path, lines: bytes) -> int:
 
     Processes take turns; a last line that only lacks its end is kept. Returns the file's size.
     """
-    with writing(path, len(lines)):
-        opened = descriptor(path, os.O_RDWR | os.O_CREAT)
-        try:
-            with contextlib.suppress(OSError):  # some network disks have no locks
-                lock(opened, float("inf"))
-            end = os.lseek(opened, 0, os.SEEK_END)
-            if tail := _last_line(opened, end):
-                end, lines = (end, b"\n" + lines) if parse_line(tail) else (end - len(tail), lines)
-                os.ftruncate(opened, end)
-            append(opened, lines)
-        finally:
-            os.close(opened)
+    flags = os.O_RDWR | os.O_CREAT
+    with writing(path, len(lines)), closing(descriptor(path, flags)) as opened:
+        with contextlib.suppress(OSError):  # some network disks have no locks
+            lock(opened, float("inf"))
+        end = os.lseek(opened, 0, os.SEEK_END)
+        last = os.pread(opened, TAIL_BYTES, max(0, end - TAIL_BYTES))
+        if tail := last.rpartition(b"\n")[2]:
+            end, lines = (end, b"\n" + lines) if parse_line(tail) else (end - len(tail), lines)
+            os.ftruncate(opened, end)
+        append(opened, lines)
     return end + len(lines)
 
 
@@ -226,16 +225,13 @@ def is_locked(path: Path) -> bool:
 @contextlib.contextmanager
 def locked(folder: Path, busy: Exception, seconds: float = 0.0) -> Iterator[None]:
     """A region for one process at a time; `busy` is raised if another one does not leave it."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
+    with closing(os.open(folder, os.O_RDONLY)) as opened:
         try:
             if not lock(opened, seconds):
                 raise busy
         except OSError as error:
             warn(f"{folder} cannot be locked: {error.strerror}")
         yield
-    finally:
-        os.close(opened)
 
 
 @contextlib.contextmanager
@@ -315,27 +311,6 @@ def seal(content: dict[str, Any]) -> str:
     return sha256(json.dumps(content, sort_keys=True))
 
 
-def _is_alive(process: str) -> bool:
-    """Whether a process of this number runs on this machine."""
-    try:
-        os.kill(int(process), 0)
-    except (ProcessLookupError, ValueError, OverflowError):
-        return False
-    except OSError:  # it is another user's
-        return True
-    return True
-
-
-def _last_line(descriptor: int, end: int) -> bytes:
-    """What comes after the last end of a line; at most `LINE_BYTES` are looked at."""
-    tail = b""
-    while end and len(tail) < LINE_BYTES and b"\n" not in tail:
-        size = min(end, 2**16)
-        end -= size
-        tail = os.pread(descriptor, size, end) + tail
-    return tail.rpartition(b"\n")[2]
-
-
 def _write_all(descriptor: int, data: Bytes) -> int:
     """Write all of the data; the system may take it in parts."""
     view, done = memoryview(data), 0
@@ -351,16 +326,9 @@ def _existing(path: Path) -> Path:
 
 def descriptor(path: Path, flags: int) -> int:
     """A descriptor of a plain file; anything else is refused without waiting for it."""
-    try:
-        opened = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno in (errno.ENXIO, errno.EISDIR):  # a pipe that nothing reads, a folder
-            raise _not_plain(path) from None
-        raise
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
-        raise _not_plain(path)
-    return opened
+    if path.exists() and not path.is_file():
+        raise StorageError(f"{path} is not a plain file. Remove it, or restore it from a copy")
+    return os.open(path, flags, 0o666)
 
 
 def open_plain(path: Path, limit: int) -> io.BufferedReader:
@@ -368,20 +336,17 @@ def open_plain(path: Path, limit: int) -> io.BufferedReader:
     opened = descriptor(path, os.O_RDONLY)
     if (size := os.fstat(opened).st_size) > limit:
         os.close(opened)
-        raise _too_large(path, words.size(size), limit)
+        raise _too_large(path, size, limit)
     return os.fdopen(opened, "rb")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """A plain file's content; it may grow while it is read, but not beyond the limit."""
-    blocks, size = [], 0
+    """A plain file's content, of at most `limit` bytes, also if it grew meanwhile."""
     with open_plain(path, limit) as file:
-        while block := file.read(BLOCK):
-            blocks.append(block)
-            size += len(block)
-            if size > limit:
-                raise _too_large(path, "more", limit)
-    return b"".join(blocks)
+        content = file.read()
+    if len(content) > limit:
+        raise _too_large(path, len(content), limit)
+    return content
 
 
 def read_tail(path: Path, size: int) -> bytes:
@@ -393,27 +358,19 @@ def read_tail(path: Path, size: int) -> bytes:
 
 def read_lines(path: Path, limit: int) -> Iterator[bytes]:
     """A plain file's lines, each with its end; the last one may lack it."""
-    size = 0
     with open_plain(path, limit) as file:
-        for number in itertools.count(1):
-            line = file.readline(LINE_BYTES + 1)
-            size += len(line)
+        lines = iter(lambda: file.readline(LINE_BYTES + 1), b"")
+        for number, line in enumerate(lines, start=1):
             if len(line) > LINE_BYTES:
                 raise StorageError(
                     f"line {number} of {path} is longer than {words.size(LINE_BYTES)}: it was not "
                     "written by svea. Remove the line, or the file"
                 )
-            if size > limit:
-                raise _too_large(path, "more", limit)
-            if not line:
-                return
             yield line
 
 
 def verify(path: Path, wanted: dict[str, Any], limit: int) -> None:
     """A ValueError unless a file is byte for byte what `write` described."""
-    if not path.exists():
-        raise ValueError(f"{path.name} is missing")
     if file_sha256(path, limit) != wanted["sha256"]:
         raise ValueError(f"{path.name} has changed since it was written")
 
@@ -460,14 +417,10 @@ def json_lines(
     return []
 
 
-def _not_plain(path: Path) -> StorageError:
-    return StorageError(f"{path} is not a plain file. Remove it, or restore it from a copy")
-
-
-def _too_large(path: Path, size: str, limit: int) -> StorageError:
+def _too_large(path: Path, size: int, limit: int) -> StorageError:
     return StorageError(
-        f"{path} has {size}, and at most {words.size(limit)} are read of such a file: it was not "
-        "written by svea. Remove it, or restore it from a copy"
+        f"{path} has {words.size(size)}, and at most {words.size(limit)} are read of such a file: "
+        "it was not written by svea. Remove it, or restore it from a copy"
     )
 
 
@@ -486,9 +439,9 @@ def check_path(path: str | Path, name: str = "path") -> None:
         )
 
 
-def output_file(path: Path, name: str = "out") -> Path:
+def output_file(path: Path) -> Path:
     """The path of a file to be written, or replaced; refused where that cannot work."""
-    return output_folder(path, name, (stat.S_IFREG, stat.S_IFDIR), "a plain file")
+    return output_folder(path, "out", (stat.S_IFREG, stat.S_IFDIR), "a plain file")
 
 
 def output_folder(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import importlib
 import inspect
 import re
 import sys
@@ -116,14 +115,13 @@ def _hash(task: Factory) -> str:
 
 def _name_of_id(task: str) -> str:
     """A name as it is; a Gymnasium id as the task it means."""
-    ours = re.fullmatch(r"svea/(\w+)-v0", task)
-    if ours:
+    if ours := re.fullmatch(r"svea/(\w+)-v0", task):
         return ours[1]
-    registered: Any = sys.modules.get("gymnasium")
-    if registered is None and GYMNASIUM_ID.fullmatch(task):
-        registered = importlib.import_module("gymnasium")
-    known = registered is not None and ":" not in task and task in registered.registry
-    return f"gymnasium:{task}" if known else task
+    if ":" in task or not GYMNASIUM_ID.fullmatch(task):
+        return task
+    import gymnasium as gym
+
+    return f"gymnasium:{task}" if task in gym.registry else task
 
 
 def _make_by_id(name: str) -> gym.Env[Any, Any]:

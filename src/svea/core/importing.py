@@ -5,8 +5,6 @@ imported only if the user has named it as well, on the command line or in Python
 already, or says that the folder is to be trusted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os
@@ -57,7 +55,7 @@ def import_named(kind: str, path: str) -> Any:
 
 def trust(*names: str) -> None:
     """Take the modules of each `module:name`, or EVERYTHING, as the user's choice."""
-    _users.update(map(_module_of, names))
+    _users.update(name.partition(":")[0] for name in names)
 
 
 def trust_typed(arguments: Iterable[str]) -> None:
@@ -79,17 +77,13 @@ def count_typed_alone() -> None:
 def require_trust(names: Iterable[str], source: object) -> None:
     """Refuse names in a file of the `source` folder whose modules the user has not chosen."""
     for name in names:
-        if not _is_chosen(_module_of(name), name):
+        module = name.partition(":")[0]
+        if not _is_chosen(module, name):
             raise UserError(
                 f"{source} names {name!r}, and to use it is to execute the module "
-                f"{_module_of(name)!r}. If you trust it, give --trust (in Python: trust=True, or "
+                f"{module!r}. If you trust it, give --trust (in Python: trust=True, or "
                 "import the module), or name it on the command line"
             )
-
-
-def _module_of(name: str) -> str:
-    """The module of `module:name`."""
-    return name.partition(":")[0]
 
 
 def _is_chosen(module: str, name: str) -> bool:

@@ -1,13 +1,8 @@
 """What this machine, or this container, has: memory, cores, GPUs. Without torch."""
 
-from __future__ import annotations
-
-import contextlib
 import os
 import re
-import shlex
 import shutil
-import sys
 from pathlib import Path
 
 from svea.core import process
@@ -46,16 +41,6 @@ def usable_cores() -> int:
 def has_nvidia_gpu() -> bool:
     """Whether the kernel drives an NVIDIA GPU, whatever torch or GL think of it."""
     return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
-
-
-def activation() -> str:
-    """What stands before a command to type where the shell does not find this `svea` yet."""
-    script, found = Path(sys.prefix) / "bin/activate", shutil.which("svea")
-    if not script.is_file() or (found and Path(found).parent.samefile(script.parent)):
-        return ""
-    with contextlib.suppress(ValueError):
-        script = script.relative_to(Path.cwd())
-    return f"`source {shlex.quote(str(script))}`, then "
 
 
 def nvidia_gpus() -> list[tuple[str, int]]:

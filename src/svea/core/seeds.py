@@ -1,7 +1,5 @@
 """One seed, many independent streams: every purpose draws from a stream of its own."""
 
-from __future__ import annotations
-
 import functools
 import zlib
 
@@ -11,8 +9,7 @@ from svea.core.errors import LARGEST, UserError
 
 TRAINING, EVALUATION = 0, 1  # episodes of different purposes never share a seed
 
-ALL = "all"
-"""As a number of episodes: every world of the mode once (`episodes_of_all`)."""
+ALL = "all"  # as a number of episodes: every world of the mode once (`episodes_of_all`)
 
 ALL_OF_ONE_WORLD = 100  # episodes of `ALL` in a mode without several worlds, such as train
 ALL_AT_LEAST = 10  # in a mode with few worlds, as distracting_cs has at low intensity

@@ -69,10 +69,7 @@ def warn(text: str) -> None:
 
 
 class Steps:
-    """How far something is: a bar on a terminal, a line every few seconds elsewhere.
-
-    On stderr, so that results can be piped.
-    """
+    """How far something is, on stderr: a bar on a terminal, a line every few seconds elsewhere."""
 
     def __init__(self, unit: str, total: int | None = None) -> None:
         """Count steps of a unit, e.g. episodes; None: of an unknown number."""
@@ -129,16 +126,11 @@ class Steps:
 
 
 def waiting(doing: str, shown: Console | None = None) -> contextlib.AbstractContextManager[object]:
-    """A region in which a terminal shows what takes a while; default: on stderr."""
+    """A region in which a terminal shows what takes a while, as importing torch; on stderr."""
     from rich.text import Text
 
     shown = shown or console(stderr=True)
     return shown.status(Text(doing)) if can_redraw(shown) else contextlib.nullcontext()
-
-
-def starting() -> contextlib.AbstractContextManager[object]:
-    """Show that something happens while torch is imported, which takes seconds."""
-    return waiting("starting")
 
 
 @contextlib.contextmanager

@@ -1,7 +1,5 @@
 """Numbers and names as text: how a return, a count, a duration or a list is written everywhere."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -8,8 +8,6 @@ most `MOST_FRAMES` frames of a file are used: 21 MB at 84 pixels.
 The data folder: which one is used, and where each data set lies in it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os
@@ -133,7 +131,7 @@ class Clips:
         generated = (f"{PROCEDURAL} {number}" for number in range(len(self)))
         return self.names if self.files else tuple(generated)
 
-    def open(self, index: int, side: int = SIDE, smooth: bool = True) -> Clip:
+    def open(self, index: int, side: int = SIDE, smooth: bool = True) -> "Clip":
         """Make a clip, or begin to decode it; at once when it was decoded before.
 
         The side of its frames is in pixels; generated ones are always at `SIDE`. Files are

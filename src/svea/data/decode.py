@@ -3,8 +3,6 @@
 A hostile file must not take the machine's memory, hang it, or make a decoder open anything else.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import struct

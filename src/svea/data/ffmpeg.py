@@ -4,8 +4,6 @@ Every use of ffmpeg goes through here, so that a broken installation ends in one
 it, within seconds, whatever was being decoded or encoded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
@@ -14,6 +12,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Sequence
+from typing import Self
 
 from svea.core import process
 from svea.core.errors import UserError
@@ -112,7 +111,7 @@ class Process:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -6,8 +6,6 @@ files that svea reads are taken out of an archive, each under a name that the pa
 spells out.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil

@@ -5,8 +5,6 @@ test worlds are there as published. Files are decoded by the modes' own decoder,
 here is what they will find.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

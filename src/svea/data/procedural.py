@@ -7,8 +7,6 @@ number. Making one takes a few milliseconds; its frames are computed when they a
 0.3 ms each, so a clip holds a quarter of a megabyte and not 12. A picture is a clip's first frame.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

@@ -7,8 +7,6 @@ bit. Resuming a run relies on it.
 Actions: what the agent's numbers mean to an environment, and numbered actions for Q-learning.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import logging

@@ -4,8 +4,6 @@ Pictures of any size, channels first or last, colour or grey, become three stack
 size; actions of any finite range become a vector in [-1, 1]; discrete actions stay what they are.
 """
 
-from __future__ import annotations
-
 import inspect
 import secrets
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 What makes each mode: `svea.config.modes` has their names.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import os

@@ -1,7 +1,5 @@
 """What every environment of pictures does: stack frames, count them, and end in time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, get_type_hints
 

@@ -1,4 +1,4 @@
-"""Analyses of an agent: noise of Q-targets, Q-values under augmentation, and TID.
+"""Analyses of an agent: noise of Q-targets, Q-values under augmentation, TID, and where it looks.
 
 TID is the task-identification measure of SimGRL (Song et al., 2024): does a Q-function look at the
 task, in every frame alike? By the simulator's segmentation; and the same of the policy for agents
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from svea.agents import Agent, make_replay
 from svea.agents.diagnostics import (
@@ -34,13 +35,14 @@ from svea.augment.images import ImageBank
 from svea.config import Config
 from svea.config.names import split_number
 from svea.core import files, machine
-from svea.core.errors import StorageError, UserError, between, unknown_name
+from svea.core.errors import UserError, between, unknown_name
 from svea.core.importing import is_import_path
 from svea.envs import is_foreign
+from svea.evaluation import sheets
 from svea.evaluation.film import Recording, record, record_each, stacked
 from svea.networks.parts import COLOURS
 from svea.replay import Batch, Replay
-from svea.runs import checkpoint, layout, tensors
+from svea.runs import checkpoint, layout
 from svea.runs.load import has_critic, load_agent, load_config
 
 GAP_AUGMENTATIONS = ("affine_jitter", "rotation", "conv", "overlay", "blur", "cutout", "shift")
@@ -49,9 +51,8 @@ GAP_AUGMENTATIONS = ("affine_jitter", "rotation", "conv", "overlay", "blur", "cu
 Rows = list[dict[str, Any]]
 
 
-def open_replay(run: Path, seed: int = 0) -> Replay:
-    """A run's replay buffer as its newest checkpoint left it, in main memory."""
-    config = load_config(run)
+def open_replay(run: Path, agent: Agent, seed: int = 0) -> Replay:
+    """The replay buffer of an agent's run as its newest checkpoint left it, in main memory."""
     saved = None if layout.is_export(run) else checkpoint.load(run)
     if saved is None or not saved.segments:
         raise UserError(
@@ -60,14 +61,7 @@ def open_replay(run: Path, seed: int = 0) -> Replay:
         )
     stored, what = sum(one["size"] for one in saved.segments), f"the replay buffer of {run}"
     machine.require(stored, machine.available_bytes(), what, "Use a machine with more memory")
-    first = checkpoint.segment_path(run, saved.segments[0])
-    try:
-        actions = tensors.shapes(first, layout.SEGMENT_BYTES)["actions"][1]
-    except tensors.DAMAGE as error:
-        raise StorageError(
-            f"{first} cannot be read: {error}. Restore the run from a copy"
-        ) from error
-    replay = make_replay(config, actions, seed=seed)
+    replay = make_replay(load_config(run), 1 if agent.discrete else agent.actions, seed=seed)
     checkpoint.restore_replay(run, saved, replay)
     return replay
 
@@ -108,7 +102,7 @@ class Sample:
         if gap and layout.is_export(run) and has_critic(agent):
             batch = _played(agent, config, transitions, seed)
         else:
-            batch = open_replay(run, seed).sample(transitions)
+            batch = open_replay(run, agent, seed).sample(transitions)
         return cls(run, config, agent, batch.to(agent.device), draws, seed)
 
     def generator(self) -> torch.Generator:
@@ -276,3 +270,131 @@ def read_quantile(text: str) -> float | None:
         if 0 <= (value := float(text)) < 1:
             return value
     raise UserError(f"quantile is {text!r}; allowed: auto, or a number from 0 to below 1")
+
+
+# Where an agent looks ----------------------------------------------------------------------------
+
+DIMMED = 0.35  # of a picture's brightness stays under its map
+
+
+def input_gradients(agent: Agent, images: Tensor, actions: Tensor, guided: bool = False) -> Tensor:
+    """How much each pixel would move the Q-value: |dQ/dpixel|, the largest over frames and colours.
+
+    From images (B, 9, H, W) in [0, 1] and actions (B, A) to maps (B, H, W), `scaled`. Guided is the
+    gradient of the first Q with which SGQN trains: every ReLU passes back only what is positive.
+    """
+    if guided:
+        return scaled(guided_gradient(agent, images, actions).abs().amax(1))
+    pixels = images.detach().clone().requires_grad_(True)
+    # Rows of a batch do not mix, so the gradient of the sum holds each row's own.
+    (gradient,) = torch.autograd.grad(agent.q(pixels, actions).sum(), pixels)
+    return scaled(gradient.abs().amax(1))
+
+
+def action_gradients(agent: Agent, images: Tensor) -> Tensor:
+    """How much each pixel would move the action, for agents that are stored without critic.
+
+    The gradient of the action's length, |a|: one pass back, where the action's own numbers would
+    take one each. The largest over frames and colours, (B, H, W), scaled as `input_gradients` is.
+    """
+    pixels = images.detach().clone().requires_grad_(True)
+    with torch.enable_grad():
+        actions = agent.choose(agent.trunk(agent.masked(pixels)), False, None)
+        (gradient,) = torch.autograd.grad(actions.square().sum(-1).sqrt().sum(), pixels)
+    return scaled(gradient.abs().amax(1))
+
+
+@torch.no_grad()
+def attention(agent: Agent, images: Tensor) -> Tensor | None:
+    """How much of each patch reaches the class token: attention rolled out over the layers.
+
+    Heads are averaged, the shortcut around each layer is half of what passes it, and the layers'
+    matrices are multiplied (Abnar and Zuidema, 2020). Maps (B, H, W), `scaled`; None for an
+    encoder without attention.
+    """
+    maps = getattr(agent.trunk, "attention", None)
+    if maps is None:
+        return None
+    layers = maps(agent.masked(images)).mean(2)  # (B, layers, tokens, tokens)
+    shortcut = torch.eye(layers.shape[-1], device=layers.device)
+    passed = shortcut.expand(len(layers), -1, -1)
+    for layer in layers.unbind(1):
+        passed = (0.5 * layer + 0.5 * shortcut) @ passed
+    reached = passed[:, 0, 1:]  # (B, patches)
+    side = round(reached.shape[1] ** 0.5)
+    coarse = reached.unflatten(1, (1, side, side))
+    return scaled(F.interpolate(coarse, images.shape[-2:], mode="bilinear")[:, 0])
+
+
+def scaled(maps: Tensor) -> Tensor:
+    """Maps (B, H, W) between 0 and 1: each one's 99th percentile and what is above is 1."""
+    top = maps.flatten(1).float().quantile(0.99, dim=1).clamp_min(1e-12)
+    return (maps / top[:, None, None]).clamp(0, 1)
+
+
+def overlay(images: Tensor, maps: Tensor) -> Tensor:
+    """The newest frame (B, 3, H, W) in dim grey, with its map as heat from red to yellow."""
+    grey = images[:, -3:].mean(1, keepdim=True) * DIMMED
+    heat = torch.stack([maps.clamp(0, 0.5) * 2, maps.clamp(0.5, 1) * 2 - 1, 0 * maps], 1)
+    return (grey + heat * (1 - DIMMED)).clamp(0, 1)
+
+
+def influences(
+    agent: Agent, images: Tensor, actions: Tensor, guided: bool = False
+) -> dict[str, Tensor]:
+    """What moves Q, by its name; of an agent that is stored without Q: what moves its action.
+
+    Drawn over the newest frames (B, 3, H, W), smooth, because strides leave a chequerboard.
+    """
+    if not has_critic(agent):
+        maps = {"moves the action": action_gradients(agent, images)}
+    else:
+        maps = {"moves Q": input_gradients(agent, images, actions)}
+        if guided:
+            maps["raises Q, guided"] = input_gradients(agent, images, actions, guided=True)
+    smooth = {name: F.avg_pool2d(each[:, None], 3, 1, padding=1) for name, each in maps.items()}
+    return {name: overlay(images, scaled(each[:, 0])) for name, each in smooth.items()}
+
+
+def saliency(
+    run: Path,
+    modes: Sequence[str],
+    out: Path,
+    *,
+    samples: int = 4,
+    guided: bool = False,
+    device: str = "cpu",
+    **options: Any,
+) -> Path:
+    """Write a sheet: moments of the same episode in several modes, and where the agent looks.
+
+    With `guided`, the guided gradient of Q too. The other options are those of `record_each`.
+    """
+    between(1, 20).check("samples", samples)
+    config, agent = load_config(run), load_agent(run, device=device)
+    if guided and not has_critic(agent):
+        agent.critic()  # an error that says what is missing
+    shown = {
+        recording.mode: look(agent, recording, samples, guided)
+        for recording in record_each(agent, config, modes, size=None, **options)
+    }
+    rows = list(next(iter(shown.values())))
+    cells = [[shown[mode][row].numpy() for mode in shown] for row in rows]
+    scale = max(1, 160 // cells[0][0].shape[-1])  # small pictures are enlarged
+    return sheets.save(sheets.sheet_of(rows, list(shown), cells, scale), out)
+
+
+def look(
+    agent: Agent, recording: Recording, samples: int, guided: bool = False
+) -> dict[str, Tensor]:
+    """Rows of the sheet for one episode: what the agent saw, and the maps over it."""
+    moments = recording.spread(samples)
+    images = agent.views(stacked(recording.observations, moments, agent))["clean", 0].float()
+    actions = stacked(recording.actions, moments, agent)
+    rows = {"seen": images} | influences(agent, images, actions, guided)
+    if agent.masker is not None:
+        rows["mask"] = agent.masker.masks(images)[:, -1:].detach().repeat(1, 3, 1, 1)
+    attended = attention(agent, images)
+    if attended is not None:
+        rows["attention"] = overlay(images, attended)
+    return {name: pictures.cpu() for name, pictures in rows.items()}

@@ -1,7 +1,5 @@
 """Playing whole episodes in parallel, each a function of its seed, and the record of each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager

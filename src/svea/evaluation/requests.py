@@ -1,7 +1,5 @@
 """Evaluating runs: what is requested, the environments it needs, and the records it gives."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import itertools
@@ -14,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from svea import __version__, envs
 from svea.agents.agent import Agent
@@ -46,7 +44,7 @@ from svea.core.words import listed, plural
 from svea.envs.looks.varied import video_provenance
 from svea.envs.rendering.backend import PROGRAM, RASTER, choose_renderer
 from svea.envs.workers.pool import Workers, environments_per_process
-from svea.evaluation.episodes import Episodes, check_episodes, episodes_in
+from svea.evaluation import Episodes, check_episodes, episodes_in
 from svea.evaluation.play import (
     EpisodeResult,
     Interrupted,
@@ -58,8 +56,8 @@ from svea.runs.load import load_agent, load_config, read_config
 from svea.runs.records import (
     Record,
     append_records,
+    episode_key,
     latest,
-    protocol_key,
     read_records,
     replayed,
 )
@@ -141,7 +139,7 @@ class _Environments:
         """What records say of the pictures that the environments cannot know before."""
         return {"mode": self.mode} | video_provenance(self.variation) if self.variation else {}
 
-    def shares_with(self, other: _Environments | None) -> bool:
+    def shares_with(self, other: Self | None) -> bool:
         """Whether the other's environments can be used."""
         own = (self.arguments, self.episodes)
         return other is not None and own == (other.arguments, other.episodes)
@@ -173,8 +171,8 @@ class Scoring:
         self.exit_code = 0
         self._places: dict[str, dict[str, None]] = defaultdict(dict)
         self._recorded = {run: [] if again or not store else _recorded(run) for run in runs}
-        self._known = {r: {protocol_key(one): one for one in self._recorded[r]} for r in runs}
-        self._counting = {r: set(map(protocol_key, latest(self._recorded[r]))) for r in runs}
+        self._known = {r: {episode_key(one): one for one in self._recorded[r]} for r in runs}
+        self._counting = {r: set(map(episode_key, latest(self._recorded[r]))) for r in runs}
         self._reporting, self._loading = threading.RLock(), threading.Lock()
         self._stopping, self._warn_once = threading.Event(), functools.cache(warn)
         self._loaded = functools.lru_cache(maxsize=max(4, request.jobs))(self._load)
@@ -352,7 +350,7 @@ class Scoring:
                 template["pictures"] = pictures  # those of training
             missing = []
             for number, seed in enumerate(seeds):
-                if record := known.get(protocol_key(template | {"seed": seed})):
+                if record := known.get(episode_key(template | {"seed": seed})):
                     self._take(run, record | template | {"episode": number})
                 else:
                     missing.append(seed)
@@ -368,7 +366,7 @@ class Scoring:
                 if isinstance(policy, AdaptingPolicy):
                     record["adaptation_seconds"] = round(policy.seconds(episode), 6)
                 if record["policy"] == "random":
-                    kind.random[protocol_key(record)] = record
+                    kind.random[episode_key(record)] = record
                 self._take(run, record)
 
             play(policy, workers, missing, should_stop=self._stopping.is_set, on_episode=finished)
@@ -391,7 +389,7 @@ class Scoring:
         """Count an episode; write it down if it is new, or was played with other pictures since."""
         with self._reporting:
             self.records[run].append(record)
-            key = protocol_key(record)
+            key = episode_key(record)
             if key not in self._known[run]:
                 self.new[run].append(record)
             if self.store and key not in self._counting[run]:

@@ -105,11 +105,10 @@ def compiled(
     source = "\n".join(path.read_text() for path in sources)
     try:
         path = path_for([source, *options, str(torch.version.cuda)], "cubin")
-        with own_folder(path.parent) as folder:
-            if kept := read(folder / path.name):
-                return kept
+        own_folder(path.parent)
+        if not (made := read(path)):
             made = compile_source(source, options)
-            write(folder / path.name, made)
+            write(path, made)
         return made
     except (OSError, RuntimeError, StorageError) as error:  # RuntimeError: there is no home folder
         raise BuildError(f"{error}; XDG_CACHE_HOME says where compiled kernels are kept") from error

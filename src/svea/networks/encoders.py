@@ -1,7 +1,5 @@
 """The encoder f that Q-function and policy share: what it needs to have, and the paper's CNN."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What sits on the trunk: projections, policies, Q-functions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Networks beyond the paper's: of SimGRL, PAD, MaDi, SGQN, DDPG and DQN; a user's own encoder."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 

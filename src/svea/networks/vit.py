@@ -1,7 +1,5 @@
 """The vision transformer of the paper: another trunk, in place of the CNN."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """The paper's tables, figures and claims, as studies: `Paper` is the only door to this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -66,10 +64,7 @@ class Paper:
         return tuple(found.values())
 
     def study(self, what: str, attempts: int = 3) -> Study:
-        """The runs of an experiment or of all, in the folder that all experiments share.
-
-        Runs of theirs that were trained there by other commands belong to it.
-        """
+        """The runs of an experiment or of all, also those that other commands trained there."""
         runs = self.runs(what)
         self._require_own(runs)
         begun = any(run_folder(self.folder, run).is_dir() for run in runs)
@@ -95,9 +90,7 @@ class Paper:
         ]
         shown = [one for one in found if any(one.runs.values())]
         if not shown:
-            raise UserError(
-                f"no run of {what} is there yet: the same command without --render trains them"
-            )
+            raise UserError(f"no run of {what} is there yet; leave --render out to train them")
         return [render(one, self.folder / "paper") for one in shown]
 
     def claims(self) -> list[Verdict]:
@@ -114,8 +107,8 @@ class Paper:
         there = (self.folder / "study.json").exists() and read_study(self.folder).title
         if there and there != self.edition.title:
             raise UserError(
-                f"{self.folder} holds the study {there!r}; allowed: an --out of its own for "
-                f"{self.edition.title!r}, or the edition or scale that is there"
+                f"{self.folder} holds the study {there!r}, not {self.edition.title!r}; name "
+                "another --out"
             )
         for run in runs:
             if ((folder := run_folder(self.folder, run)) / layout.CONFIG).exists():

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from scipy.special import stdtrit
 
 from svea.core.words import interval, number, rate, significant
 from svea.paper.experiments import (
@@ -31,8 +32,6 @@ from svea.paper.pages import TABLE_1, ExperimentResults, gather, mean_of
 from svea.results.stats import mean_and_std
 
 Evidence = dict[str, ExperimentResults]
-CellMean = Callable[[str, Setting, str], float]
-"""The mean return of a task, setting and mode; nan where it is not known."""
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 CONFIDENCE = 0.95
 
@@ -98,7 +97,8 @@ class Difference:
         if not total > 0:  # one seed, or none differs from the others
             return cls(ours, theirs, total)
         freedom = total**2 / float((errors**2 / (counts - 1)).sum())
-        return cls(ours, theirs, t_quantile(freedom) * math.sqrt(total) / len(pairs))
+        reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2))  # of Student's distribution
+        return cls(ours, theirs, reach * math.sqrt(total) / len(pairs))
 
     @property
     def gain(self) -> float:
@@ -124,28 +124,10 @@ SHOWN = {"success": rate, "variance": significant, "seconds": significant}
 """How the numbers of some measures are written."""
 
 
-def t_quantile(freedom: float) -> float:
-    """How far the middle 95 % of Student's distribution reach to each side.
-
-    With t = sqrt(freedom) tan(angle) the density is that of cos(angle)^(freedom - 1).
-
-    >>> round(t_quantile(4), 3)
-    2.776
-    """
-    angles = np.linspace(0, math.pi / 2, 100_001)
-    density = np.cos(angles) ** (freedom - 1)
-    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
-    angle = float(np.interp(CONFIDENCE, below / below[-1], angles))
-    return math.sqrt(freedom) * math.tan(angle)
-
-
 def verdicts(edition: Edition, runs: Path) -> list[Verdict]:
     """Every claim that the edition has experiments for, decided as far as there are runs."""
-    claims = {
-        name: claim
-        for name, claim in CLAIMS.items()
-        if edition.experiments.keys() >= {*claim.experiments}
-    }
+    has = edition.experiments.keys()
+    claims = {name: one for name, one in CLAIMS.items() if has >= {*one.experiments}}
     needed = dict.fromkeys(name for claim in claims.values() for name in claim.experiments)
     evidence = {name: gather(edition.experiment(name), edition, runs) for name in needed}
     found = []
@@ -219,7 +201,7 @@ def _benchmark(claim: Claim, evidence: Evidence) -> Verdict | None:
 
 
 def best_cells(
-    mean: CellMean,
+    mean: Callable[[str, Setting, str], float],
     table: Experiment = EXPERIMENTS["table1"],
     hard: Experiment = EXPERIMENTS["table-video-hard"],
 ) -> tuple[int, int]:

@@ -62,11 +62,6 @@ class Setting:
         """Options other than method and augmentation."""
         return dict(self.options)
 
-    @property
-    def encoder(self) -> str:
-        """The trunk."""
-        return str(self.set.get("encoder", "cnn"))
-
 
 @dataclass(frozen=True)
 class Experiment:
@@ -106,12 +101,10 @@ class Experiment:
             for task in self.tasks:
                 grid = Grid([task], [setting.method], [setting.augment], edition.seeds, setting.set)
                 common = edition.values(task, setting)
-                cells[task, setting] = list(
-                    plan_runs(
-                        [grid], common, modes=self.modes, episodes=edition.episodes(self),
-                        analyses=self.analyses, suffix=edition.run_suffix,
-                    )
-                )  # fmt: skip
+                cells[task, setting] = [*plan_runs(
+                    [grid], common, modes=self.modes, episodes=edition.episodes(self),
+                    analyses=self.analyses, suffix=edition.run_suffix,
+                )]  # fmt: skip
         return cells
 
 
@@ -130,16 +123,13 @@ class Edition:
     name: str = PAPER
 
     def __post_init__(self) -> None:
-        """Refuse an edition that there is not, and what is not a scale."""
+        """Refuse what is no edition or no scale."""
         if self.name not in EDITIONS:
             raise unknown_name("edition", self.name, EDITIONS)
         if not 0 < self.scale <= 1:
             raise UserError(f"scale is {self.scale}; allowed: above 0, to 1 (the paper's size)")
         if self.sizes and self.scale != 1:
-            raise UserError(
-                f"scale is {self.scale}, a share of the paper's size, but edition {self.name!r} "
-                "has its own; allowed: one of the two"
-            )
+            raise UserError(f"scale is {self.scale}; allowed with edition {self.name!r}: 1")
 
     @property
     def sizes(self) -> dict[str, Any]:
@@ -188,9 +178,8 @@ class Edition:
                 "rarely and over fewer episodes. Not a replication."
             )
         how = fields_with(Role.HOW, Role.WHERE)
-        what = {k: v for k, v in self.changes.items() if k not in how}
-        if what:
-            changed = ", ".join(f"{name}={value}" for name, value in what.items())
+        if what := [f"{name}={v}" for name, v in self.changes.items() if name not in how]:
+            changed = ", ".join(what)
             whose = self.sizes.get("title", PAPER)
             found.append(f"CHANGED from the {whose}'s settings: {changed}. Not a replication.")
         return found
@@ -209,10 +198,8 @@ class Edition:
         if name in self.experiments:
             return self.experiments[name]
         if others := [edition for edition, own in EDITIONS.items() if name in own]:
-            raise UserError(
-                f"edition {self.name!r} leaves out {name}; allowed: --edition "
-                f"{' or '.join(others)}, or one of {', '.join(self.experiments)}"
-            )
+            where = " or ".join(others)
+            raise UserError(f"edition {self.name!r} leaves out {name}; allowed: --edition {where}")
         raise unknown_name("experiment", name, self.experiments)
 
     def episodes(self, experiment: Experiment) -> int | str:
@@ -276,9 +263,7 @@ def _resized(name: str, sizes: dict[str, Any]) -> Experiment:
     )
 
 
-EXPERIMENTS = {
-    name: Experiment.of(name, own) for name, own in read_table("experiments.toml").items()
-}
+EXPERIMENTS = {n: Experiment.of(n, own) for n, own in read_table("experiments.toml").items()}
 """The paper's, at its own size."""
 SIZES = read_table("editions.toml")
 """Of every edition but the paper's."""

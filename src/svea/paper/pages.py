@@ -5,11 +5,9 @@ it from being a replication: another edition, changed options, missing runs, few
 tables are those of a report. A run is shown only where it was planned: by its name and its options.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -33,9 +31,7 @@ from svea.results.tables import (
     ABOUT,
     SPREAD,
     Cell,
-    Column,
     Record,
-    Row,
     Table,
     cell,
     list_results,
@@ -50,8 +46,6 @@ from svea.runs.load import ABOUT as ABOUT_RUN
 from svea.studies import PlannedRun
 
 MEAN = "mean of tasks"
-
-
 TABLE_1 = ("color_hard", "video_easy")
 MEASURES: dict[str, tuple[str, Callable[[Run, str], float]]] = {
     "return": ("return", lambda run, mode: mean_of(run.finals(mode))),
@@ -60,10 +54,7 @@ MEASURES: dict[str, tuple[str, Callable[[Run, str], float]]] = {
         "mean of Table 1's modes",
         lambda run, _: float(np.mean([mean_of(run.finals(mode)) for mode in TABLE_1])),
     ),
-    "area": (
-        "area under the training curve",
-        lambda run, mode: mean_of(summary.areas([run], mode)),
-    ),
+    "area": ("area under the training curve", lambda r, mode: mean_of(summary.areas([r], mode))),
     "variance": (
         "variance of the Q-target",
         lambda run, _: mean_of(run.evaluation_curve(None, "q_target_variance").returns),
@@ -124,7 +115,7 @@ class ExperimentResults:
         """The paper's number, also where we have no run."""
         if setting.set.keys() - {"encoder"}:
             return None
-        who = (setting.method, setting.augment, setting.encoder)
+        who = (setting.method, setting.augment, setting.set.get("encoder", "cnn"))
         found = published.lookup(task, mode, *who)
         return found if found and found.unit == self.experiment.unit else None
 
@@ -134,17 +125,14 @@ class ExperimentResults:
         cells = itertools.product(one.tasks, one.settings, one.modes)
         return [found for cell in cells if (found := self.result(*cell, unit)) is not None]
 
-    def of(self, setting: Setting, tasks: Iterable[str] | None = None) -> list[Run]:
+    def of(self, setting: Setting, tasks: Sequence[str] = ()) -> list[Run]:
         """The runs of a setting, on some tasks or all."""
-        wanted = self.experiment.tasks if tasks is None else tasks
+        wanted = tasks or self.experiment.tasks
         return [run for task in wanted for run in self.runs.get((task, setting), [])]
 
-    def groups(
-        self, tasks: Iterable[str] | None = None, settings: Sequence[Setting] = ()
-    ) -> list[Group]:
+    def groups(self, tasks: Sequence[str] = (), settings: Sequence[Setting] = ()) -> list[Group]:
         """The runs of each setting that has any, over tasks: what curves are drawn of."""
-        wanted = settings or self.experiment.settings
-        found = {setting: self.of(setting, tasks) for setting in wanted}
+        found = {one: self.of(one, tasks) for one in settings or self.experiment.settings}
         return [Group(tuple(runs), setting.label) for setting, runs in found.items() if runs]
 
     @property
@@ -158,15 +146,14 @@ class ExperimentResults:
             found.append(f"few seeds: {min(present)} where the paper has {published.SEEDS}")
         groups = [Group(tuple(runs), "") for runs in self.runs.values() if runs]
         lines = {line for group in groups for line in caveats_of(group)}
-        return found + sorted(
-            line for line in lines if not line.startswith("few seeds") and self._concerns(line)
-        )
-
-    def _concerns(self, caveat: str) -> bool:
-        """Whether a caveat about pictures is about a mode that is shown here."""
-        modes, colon, rest = caveat.rpartition(": generated data")
         shown = {"train", *self.experiment.modes}
-        return not colon or not rest or any(mode in shown for mode in modes.split(", "))
+        for line in sorted(lines):
+            # One about pictures begins with its modes.
+            modes, of_pictures, rest = line.rpartition(": generated data")
+            is_elsewhere = of_pictures and rest and shown.isdisjoint(modes.split(", "))
+            if not is_elsewhere and not line.startswith("few seeds"):
+                found.append(line)
+        return found
 
 
 def gather(experiment: Experiment, edition: Edition, runs: Path) -> ExperimentResults:
@@ -220,24 +207,23 @@ def require_planned(folder: Path, planned: PlannedRun) -> None:
 def render(found: ExperimentResults, out: Path) -> tuple[Path, str]:
     """Write an experiment's page, pictures and numbers; returns the page and its text."""
     name = "-".join(filter(None, [found.experiment.name, found.edition.suffix]))
-    drawn = draw(found)
+    drawn = list(DRAWN[found.experiment.kind](found))
+    for _, figure, _ in drawn if found.edition.mark else ():  # not to be taken for the paper's size
+        note = f"{found.edition.mark}: not a replication"
+        figure.suptitle(note, x=0.985, ha="right", fontsize=9, color="#b00020")
     pictures = {f"{name}-{what}.png": plots.to_png(figure) for what, figure, _ in drawn}
     rows = [row for _, _, numbers in drawn for row in numbers]
     text = "\n".join(_page(found, list(tables(found)), list(pictures)))
-    about = {"experiment": found.experiment.name} | _about(found.edition)
+    edition: Record = {"edition": found.edition.name, "scale": found.edition.scale}
+    about = {"experiment": found.experiment.name, **edition, "caveats": found.caveats}
     contents: dict[str, bytes] = pictures | {
         f"{name}.md": text.encode(),
-        f"{name}.csv": records_to_csv([*rows, *_records(found)]).encode(),
-        f"{name}.json": files.to_json(about | {"caveats": found.caveats}),
+        f"{name}.csv": records_to_csv([*rows, *_records(found, edition)]).encode(),
+        f"{name}.json": files.to_json(about),
     }
     for file, content in contents.items():
         files.write_whole(out / file, content)
     return out / f"{name}.md", text
-
-
-def _about(edition: Edition) -> Record:
-    """What a file of numbers says of their edition."""
-    return {"edition": edition.name, "scale": edition.scale}
 
 
 def _page(found: ExperimentResults, shown: Sequence[Table], pictures: Sequence[str]) -> list[str]:
@@ -263,44 +249,36 @@ def _page(found: ExperimentResults, shown: Sequence[Table], pictures: Sequence[s
 
 def tables(found: ExperimentResults) -> Iterator[Table]:
     """One table per mode: tasks by settings, or settings by modes for a single task."""
-    one = found.experiment
+    one, settings = found.experiment, found.experiment.settings
+    names = [setting.label for setting in settings]
     if one.kind == "q-gap":
-        gaps = figures.analysed(found.of(one.settings[0]), "q-gap", "augment", "gap")
-        shown = {k: mean_std(*stats.mean_and_std(v), significant) for k, v in gaps.items()}
-        yield _table("augmentation", ["gap"], {name: [Cell(text)] for name, text in shown.items()})
+        if gaps := figures.analysed(found.of(settings[0]), "q-gap", "augment", "gap"):
+            yield Table.of("", [{"augmentation": k, "gap": _measured(v)} for k, v in gaps.items()])
     elif one.kind == "mean-intensities":
-        heads = [mode.partition(":")[2] for mode in one.modes]
-        rows = {s.label: [_mean_cell(found, s, mode) for mode in one.modes] for s in one.settings}
-        yield _table(MEAN, heads, rows)
+        heads = {mode: mode.partition(":")[2] for mode in one.modes}
+        cells = [{heads[m]: _mean_cell(found, s, m) for m in one.modes} for s in settings]
+        yield _table(MEAN, names, cells)
     elif len(one.tasks) == 1:
         (task,) = one.tasks
-        rows = {s.label: [_cell(found, task, s, mode) for mode in one.modes] for s in one.settings}
-        yield _table(task, one.modes, rows)
+        cells = [{mode: _cell(found, task, s, mode) for mode in one.modes} for s in settings]
+        yield _table(task, names, cells)
     else:
-        heads = [setting.label for setting in one.settings]
         for mode in one.modes:
-            rows = {t: [_cell(found, t, s, mode) for s in one.settings] for t in one.tasks}
-            yield _table(mode, heads, rows)
+            cells = [{s.label: _cell(found, t, s, mode) for s in settings} for t in one.tasks]
+            yield _table(mode, one.tasks, cells)
     for measure in MEASURED.get(one.kind, ()):
-        rows = {
-            s.label: [_measured_cell(found.scores(t, s, measure)) for t in one.tasks]
-            for s in one.settings
-        }
-        yield _table(MEASURES[measure][0], one.tasks, rows)
+        scores = [{t: _measured(found.scores(t, s, measure)) for t in one.tasks} for s in settings]
+        yield _table(MEASURES[measure][0], names, scores)
 
 
-def _measured_cell(scores: Sequence[float]) -> Cell:
-    """A number of each finished run, over seeds; the paper has curves of it alone."""
-    middle, std = stats.mean_and_std(scores)
-    return Cell(mean_std(middle, std, significant), value=middle)
-
-
-def _table(corner: str, heads: Sequence[str], rows: dict[str, list[Cell]]) -> Table:
+def _table(corner: str, names: Iterable[str], cells: Iterable[Mapping[str, Cell | str]]) -> Table:
     """A table with what its rows are in the corner."""
-    columns = (Column(corner, kind="text"), *(Column(head) for head in heads))
-    titles = [column.title for column in columns]
-    lines = [dict(zip(titles, (Cell(k), *cells), strict=True)) for k, cells in rows.items()]
-    return Table(corner, "", columns, tuple(map(Row, lines)))
+    return Table.of("", [{corner: name, **row} for name, row in zip(names, cells, strict=True)])
+
+
+def _measured(scores: Sequence[float]) -> str:
+    """A number of each finished run, over seeds; the paper has curves of it alone."""
+    return mean_std(*stats.mean_and_std(scores), significant)
 
 
 def _cell(found: ExperimentResults, task: str, setting: Setting, mode: str) -> Cell:
@@ -314,7 +292,7 @@ def _mean_cell(found: ExperimentResults, setting: Setting, mode: str) -> Cell:
     tasks = found.experiment.tasks
     ours = float(np.mean([found.mean(task, setting, mode) for task in tasks]))
     paper = _papers_mean(found, setting, mode, tasks)
-    return Cell(number(ours), paper=ABOUT + number(paper.mean) if paper else "", value=ours)
+    return Cell(number(ours), paper=ABOUT + number(paper.mean) if paper else "")
 
 
 def _papers_mean(
@@ -328,10 +306,10 @@ def _papers_mean(
     return replace(numbers[0], mean=float(np.mean([one.mean for one in numbers])), std=math.nan)
 
 
-def _records(found: ExperimentResults) -> Iterator[Record]:
+def _records(found: ExperimentResults, edition: Record) -> Iterator[Record]:
     """Every result unrounded, and the paper's numbers for which there is none yet."""
     one = found.experiment
-    about = {"what": f"final {one.unit}"} | _about(found.edition)
+    about = {"what": f"final {one.unit}"} | edition
     for task, setting, mode in itertools.product(one.tasks, one.settings, one.modes):
         result, paper = found.result(task, setting, mode), found.papers(task, setting, mode)
         if result is not None:
@@ -346,16 +324,6 @@ def _records(found: ExperimentResults) -> Iterator[Record]:
 
 Drawing = tuple[str, Figure, list[Record]]
 """A figure, its name, and the numbers that it alone shows."""
-
-
-def draw(found: ExperimentResults) -> list[Drawing]:
-    """The figures of an experiment."""
-    drawn = list(DRAWN[found.experiment.kind](found))
-    if found.edition.mark:  # a figure that cannot be taken for the paper's size
-        note = f"{found.edition.mark}: not a replication"
-        for _, figure, _ in drawn:
-            figure.suptitle(note, x=0.985, ha="right", fontsize=9, color="#b00020")
-    return drawn
 
 
 def _curves(found: ExperimentResults) -> Iterator[Drawing]:
@@ -438,10 +406,7 @@ def _mean_result(
     present = [one for one in each if one is not None]
     if len(present) < len(tasks):
         return None
-    strata = [
-        stats.SeedsAndWorlds.of([run.final_by_world(mode) for run in one.group.runs])
-        for one in present
-    ]
+    strata = [one.group.by_world(mode) for one in present]
     mean = stats.mean_of_strata([len(one.scores) for one in strata])
     ends = stats.bootstrap_interval(strata, mean)
     paper = _papers_mean(found, setting, mode, tasks)

@@ -3,8 +3,6 @@
 It answers packets until its socket closes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import io
@@ -14,7 +12,6 @@ import signal
 import socket
 import time
 import traceback
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,13 +31,13 @@ from svea.envs.dmc import describe_actions
 from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.registration import make_mode
+from svea.evaluation.analysis import influences
 from svea.evaluation.play import (
     OneEpisode,
     check_actions,
     expected_return,
     parallel_environments,
 )
-from svea.evaluation.saliency import influences
 from svea.play.session import FASTEST, LENGTH, pack
 from svea.play.setting import AgentSlot, Setting
 from svea.runs.load import has_critic, load_agent, load_config
@@ -52,20 +49,9 @@ SMOOTH = 40  # pictures a second that are worth their time
 BUSY = 0.8  # share of the time between decisions that an agent may take
 
 
-@dataclass
-class Numbers:
-    """What has happened since the last picture, a value per decision."""
-
-    returns: list[float] = field(default_factory=list)
-    q: list[float | None] = field(default_factory=list)
-    actions: list[list[float]] = field(default_factory=list)
-
-    def add(self, total: float, q: float, action: NDArray[np.float32]) -> None:
-        """One more decision; a page that takes no pictures does not fill the memory."""
-        if len(self.returns) < MOST_DECISIONS:
-            self.returns.append(round(total, 4))
-            self.q.append(round(q, 4) if math.isfinite(q) else None)
-            self.actions.append([round(float(each), 3) for each in action])
+def fresh_numbers() -> dict[str, list[Any]]:
+    """Where a value per decision goes until the next picture."""
+    return {"returns": [], "q": [], "actions": []}
 
 
 class Player:
@@ -88,7 +74,7 @@ class Player:
             check_actions(self.agent, self._actions, self._choices, self.task)
         self._rows = parallel_environments(slot.rows, 30)
         self._shown = self.problem = ""
-        self.setting, self.numbers = setting, Numbers()
+        self.setting, self.numbers = setting, fresh_numbers()
         self.episode: OneEpisode | None = None
         self.between: list[NDArray[np.uint8]] = []
         """Pictures between the last two decisions."""
@@ -137,7 +123,7 @@ class Player:
 
     def begin(self, setting: Setting) -> None:
         """Begin the episode that `svea eval` plays for this seed and number in this mode."""
-        self.setting, self.numbers = setting, Numbers()
+        self.setting, self.numbers = setting, fresh_numbers()
         self._show_mode(setting)
         self._mode.adjust(setting)
         if self.agent is None:
@@ -168,7 +154,10 @@ class Player:
         action = self.episode.choose()
         q = expected_return(self.agent, self.episode.observation, action)
         self.episode.step(action)
-        self.numbers.add(self.episode.result.total, q, action)
+        if len(self.numbers["q"]) < MOST_DECISIONS:  # the memory of a page that takes no pictures
+            self.numbers["returns"].append(round(self.episode.result.total, 4))
+            self.numbers["q"].append(round(q, 4) if math.isfinite(q) else None)
+            self.numbers["actions"].append([round(float(each), 3) for each in action])
 
     def _show_mode(self, setting: Setting) -> None:
         """Show the setting's mode, or training where the task does not have it."""
@@ -188,10 +177,7 @@ class Player:
         return as_jpeg(self.env.render())
 
     def seen(self) -> list[bytes]:
-        """RGB bytes of the frames that the agent sees, (3, H, W, 3), oldest first.
-
-        And of the newest with what is laid over it, (H, W, 3), if anything is.
-        """
+        """RGB bytes of the frames it sees, (3, H, W, 3), and of the newest with its overlay."""
         assert self.episode is not None
         given = torch.as_tensor(self.episode.observation)[None]
         if self.agent is not None:
@@ -239,9 +225,9 @@ class Player:
         if do == "decide" and not draw:
             return pack(header)
         parts = [self.scene(), *self.seen()]
-        header |= self.situation() | vars(self.numbers)
+        header |= self.situation() | self.numbers
         header |= {"overlay": setting.overlay if len(parts) > 2 else "none", "between": 0}
-        self.numbers = Numbers()
+        self.numbers = fresh_numbers()
         if do == "decide":
             parts += map(as_jpeg, self.between)
             header["between"] = len(self.between)

@@ -2,10 +2,8 @@
 
 What it keeps off: other sites that a browser visits (Origin), names that resolve to this machine
 (Host), other users of this machine (a random token in the address), pages beyond a number, messages
-that are large, many, or not what the page sends. No path of the file system comes from a page.
+that are large or not what the page sends. No path of the file system comes from a page.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -15,6 +13,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -29,14 +28,13 @@ from starlette.types import Send as ASGISend
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from svea.core.errors import SveaError, UserError, WorkerError, between
-from svea.core.importing import where_raised
+from svea.core.errors import SveaError, UserError, between
 from svea.core.terminal import Steps, warn
 from svea.data.clips import data_folder
 from svea.envs import check_task
 from svea.envs.looks.colors import load_settings
 from svea.envs.looks.live import find_clips, to_text
-from svea.play.session import Films, Session
+from svea.play.session import Session
 from svea.play.setting import (
     DEFAULT,
     LONGEST_MESSAGE,
@@ -44,7 +42,6 @@ from svea.play.setting import (
     AgentSlot,
     grouped_modes,
     read_message,
-    read_setting,
     sliders,
 )
 from svea.runs.load import load_config
@@ -54,8 +51,6 @@ HELLO_SECONDS = 10.0
 REQUEST_SECONDS = 10.0
 """A connection that has sent no whole request by then is closed."""
 MOST_CONNECTIONS = 256
-MESSAGES_PER_SECOND, MESSAGES_AT_ONCE = 150.0, 300.0
-"""A dragged slider sends 60 a second, and every picture is confirmed."""
 MOST_AGENTS = 4
 PAGE = {
     "": "text/html", "style.css": "text/css",
@@ -97,11 +92,7 @@ class Guard:
     """Lets requests through that come from our own page, with the token; all others end here."""
 
     def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str], any_address: bool) -> None:
-        """Take what is guarded, the first part of every path, and this server's names.
-
-        Any number of an address may be one of them: another site may make a name point here, but
-        not a number.
-        """
+        """Take what is guarded, the first part of every path, and this server's names."""
         self._app, self._token = app, token
         self._hosts, self._any_address = hosts, any_address
 
@@ -139,7 +130,7 @@ class Guard:
             ipaddress.ip_address(name.strip("[]"))
         except ValueError:
             return False
-        return self._any_address
+        return self._any_address  # another site may make a name point here, but not a number
 
 
 @dataclasses.dataclass
@@ -155,24 +146,21 @@ class Playground:
     token: str = dataclasses.field(default_factory=lambda: secrets.token_urlsafe(24))
 
     sessions: set[Session] = dataclasses.field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        """Films go next to the first run."""
-        self.films = Films(next((slot.run for slot in self.slots if slot.run), ""))
+    films: list[Path] = dataclasses.field(default_factory=list)
+    """Those that were recorded; a page asks for one by its number."""
 
     def app(self, hosts: frozenset[str], any_address: bool = False) -> ASGIApp:
         """The guarded application."""
         routes = [
             Route("/{token}/films/{number}", self.film),
-            Route("/{token}/{name}", self.page),
-            Route("/{token}/", self.page),
+            Route("/{token}/{name:path}", self.page),
             WebSocketRoute("/{token}/live", self.live),
         ]
         return Guard(Starlette(routes=routes), self.token, hosts, any_address)
 
     async def page(self, request: Request) -> Response:
         """A file of the page: one of a fixed few."""
-        name = request.path_params.get("name", "")
+        name = request.path_params["name"]
         if name not in PAGE:
             return PlainTextResponse("not found", 404, HEADERS)
         content = resources.files("svea.play").joinpath("page", name or "index.html").read_bytes()
@@ -180,7 +168,7 @@ class Playground:
 
     async def film(self, request: Request) -> Response:
         """A film that this server has written, by its number."""
-        by_name = {str(number): path for number, path in enumerate(self.films.paths)}
+        by_name = {str(number): path for number, path in enumerate(self.films)}
         path = by_name.get(request.path_params["number"])
         if path is None:
             return PlainTextResponse("not found", 404, HEADERS)
@@ -196,13 +184,12 @@ class Playground:
                 first = await self._hear(socket)
             if first["do"] != "start":
                 raise UserError('the first message must be "start".')
-            setting = read_setting(first.get("setting", {}), self.clips)
             if len(self.sessions) >= self.most_pages:
                 await socket.close(BUSY, f"{self.most_pages} pages are open already")
                 return
             session = Session(self.slots, self.clips, self.films, socket)
             self.sessions.add(session)  # nothing waits between their count and this
-            session.hear({"do": "set", "setting": dataclasses.asdict(setting)})
+            session.hear({"do": "set", "setting": first.get("setting", {})})
             await self._serve(socket, session)
         except UserError as error:
             await _close(socket, POLICY, str(error))
@@ -235,15 +222,8 @@ class Playground:
         """Play and listen until one of both ends."""
 
         async def listen() -> None:
-            clock = asyncio.get_running_loop().time
-            left, at = MESSAGES_AT_ONCE, clock()
             while True:
-                message = await self._hear(socket)
-                at, before = clock(), at
-                left = min(MESSAGES_AT_ONCE, left + (at - before) * MESSAGES_PER_SECOND) - 1
-                if left < 0:
-                    raise UserError(f"more than {MESSAGES_PER_SECOND:.0f} messages a second.")
-                session.hear(message)
+                session.hear(await self._hear(socket))
 
         tasks = [asyncio.create_task(work) for work in (session.run(), listen())]
         try:
@@ -258,13 +238,10 @@ class Playground:
     @staticmethod
     async def _hear(socket: WebSocket) -> dict[str, Any]:
         """The page's next message."""
-        event = await socket.receive()
-        if event["type"] != "websocket.receive":
-            raise WebSocketDisconnect(event.get("code", 1005))
-        text = event.get("text")
-        if text is None:
-            raise UserError("a message is binary; it must be text.")
-        return read_message(text)
+        try:
+            return read_message(await socket.receive_text())
+        except KeyError:
+            raise UserError("a message is binary; it must be text.") from None
 
 
 async def _close(socket: WebSocket, code: int, reason: str) -> None:
@@ -284,8 +261,8 @@ def listen(host: str, port: int) -> socket.socket:
         return made
     except OSError as error:
         raise UserError(
-            f"cannot listen on {host}, port {port}: {error.strerror or error}. Allowed: an address "
-            "of this machine and a free port (--port 0 takes one)"
+            f"cannot listen on {host}, port {port}: {error.strerror or error}; allowed: an address "
+            "of this machine and a free port (0 takes one)"
         ) from error
 
 
@@ -361,10 +338,8 @@ def serve(
         shown = f"[{shown}]" if ":" in shown else shown
         address = f"http://{shown}:{made.getsockname()[1]}/{playground.token}/{end}"
         if host not in ("127.0.0.1", "localhost", "::1"):
-            warn(
-                f"listening on {host}: anyone who can reach this machine and knows the address can "
-                "watch and use the page. It is not encrypted."
-            )
+            warn(f"listening on {host}: anyone who can reach this machine and knows the address "
+                 "can use the page; it is not encrypted")  # fmt: skip
         server = make_server(playground, host)
         with contextlib.suppress(KeyboardInterrupt):  # the way to end it
             asyncio.run(run(server, playground, made, lambda: on_ready(address)))
@@ -375,15 +350,12 @@ def choose_agents(
 ) -> tuple[list[AgentSlot], list[str]]:
     """Who plays, and in which tasks; what cannot be read is refused before anything starts."""
     if not 1 <= len(runs) + random <= MOST_AGENTS:
-        raise UserError(
-            f"{len(runs) + random} agents; allowed: 1 to {MOST_AGENTS} runs, exports or agents of "
-            "the zoo, --random included, e.g. svea play zoo:walker_walk-svea"
-        )
+        raise UserError(f"{len(runs) + random} agents; allowed: 1 to {MOST_AGENTS}")
     if task:
         check_task(task)
     tasks = [task] if task else [load_config(run).task for run in runs]
     if not tasks:
-        raise UserError("the random policy needs a task: name a run, or give --task walker_walk")
+        raise UserError("the random policy needs a task: give --task walker_walk, or a run")
     chosen = [(run, task) for run in runs] + ([("", tasks[0])] if random else [])
     return [AgentSlot(run, other, data_dir, device, rows) for run, other in chosen], tasks
 
@@ -391,6 +363,7 @@ def choose_agents(
 def check_agents(slots: Sequence[AgentSlot]) -> None:
     """Load each agent and make its environment once, on the CPU, as a page would later."""
     with Steps("agents", len(slots)) as steps:
+        from svea.evaluation.play import naming_users_code
         from svea.play.player import Player  # needs torch, which takes seconds
         from svea.speed import choose_device
 
@@ -399,14 +372,10 @@ def check_agents(slots: Sequence[AgentSlot]) -> None:
             steps.doing(f"loading {name}")
             choose_device(slot.device)
             try:
-                Player(dataclasses.replace(slot, device="cpu"), DEFAULT).close()
+                with naming_users_code(slot.task or slot.run):
+                    Player(dataclasses.replace(slot, device="cpu"), DEFAULT).close()
             except UserError as error:
                 raise error if name in str(error) else UserError(f"{name}: {error}") from error
-            except SveaError:
-                raise
-            except Exception as error:  # of a user's environment
-                what = f"{slot.task or slot.run} cannot be played: {type(error).__name__}: {error}"
-                raise WorkerError(f"{what} {where_raised(error)}".strip()) from error
 
 
 def fragment(setting: str) -> str:
@@ -419,8 +388,6 @@ def fragment(setting: str) -> str:
     if not setting:
         return ""
     if len(end) > 2000 or not end.isprintable() or " " in end or "=" not in end:
-        raise UserError(
-            f"setting is {setting[:60]!r}; allowed: a link that the page made, or what follows its "
-            "#, such as mode=video_hard&noise=0.1"
-        )
+        allowed = "a link that the page made, or what follows its #, such as mode=video_hard"
+        raise UserError(f"setting is {setting[:60]!r}; allowed: {allowed}")
     return f"#{end}"

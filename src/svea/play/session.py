@@ -15,7 +15,6 @@ import json
 import math
 import socket
 import struct
-import threading
 import time
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 START_SECONDS = 120.0  # import torch and the simulator, on a busy machine
 ANSWER_SECONDS = 30.0
 END_SECONDS = 2.0
-LARGEST_PACKET = 8 * 2**20
 ON_THEIR_WAY = 2
 """Pictures that a page may have received and not yet shown."""
 FASTEST = 60.0
@@ -49,8 +47,6 @@ RESTARTS = 3
 FILM_SECONDS, FILM_PICTURES = 10.0, 1000
 LONGEST_PICTURE = 1.0
 """Seconds that a picture stands in a film, at most: a pause is cut."""
-MOST_FILMS = 100
-"""Of one server; each is some megabytes."""
 CONSEQUENCES = {"lost": "it left the page", "restart": "started again", "problem": "paused"}
 """What comes of an agent's failure, for the terminal."""
 MESSAGES: dict[str, set[str]] = {
@@ -115,7 +111,7 @@ class AgentProcess:
             )  # fmt: skip
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
         start: dict[str, Any] = {"slot": dataclasses.asdict(self.slot), "threads": self._threads}
-        answer = await self.ask("start", setting, seconds=START_SECONDS, **start)
+        answer = await self.ask("start", setting, **start)
         if "error" in answer.header:
             raise SveaError(answer.header["error"])
         self.about = answer.header["about"]
@@ -128,24 +124,16 @@ class AgentProcess:
         if child is not None:
             await asyncio.to_thread(child.end, END_SECONDS)
 
-    async def ask(
-        self,
-        do: str,
-        setting: Setting,
-        draw: bool = True,
-        seconds: float = ANSWER_SECONDS,
-        **more: Any,
-    ) -> Packet:
+    async def ask(self, do: str, setting: Setting, draw: bool = True, **more: Any) -> Packet:
         """Let it begin an episode, change the look, or decide; returns its answer."""
         assert self._writer is not None
+        seconds = START_SECONDS if do == "start" else ANSWER_SECONDS
         command = {"do": do, "agent": self.number, "setting": dataclasses.asdict(setting)}
         line = json.dumps(command | {"draw": draw} | more)
         try:
             async with self._asking, asyncio.timeout(seconds):
                 self._writer.write(line.encode() + b"\n")
                 (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-                if length > LARGEST_PACKET:
-                    raise WorkerError(f"it sent {length:,} bytes; allowed: {LARGEST_PACKET:,}")
                 return unpack(await self._reader.readexactly(length))
         except TimeoutError:
             raise WorkerError(f"it did not answer in {seconds:.0f} s") from None
@@ -197,37 +185,16 @@ class Film:
         write_video(path, grid([by_agent[k] for k in sorted(by_agent)]), self.rate)
 
 
-class Films:
-    """The films that this server has written; a page asks for one by its number."""
-
-    def __init__(self, run: str) -> None:
-        """Take the run next to which they go; without one, they go to runs/."""
-        self.paths: list[Path] = []
-        self._run, self._writing = run, threading.Lock()
-
-    def write(self, film: Film) -> tuple[int, Path]:
-        """Write a film under a new name; returns its number and path."""
-        with self._writing:  # one at a time: encoding takes a core
-            number = len(self.paths)
-            if number >= MOST_FILMS:
-                raise UserError(f"{number} films were recorded; start svea play again for more")
-            folder = zoo.working_copy(self._run) if self._run else Path("runs")
-            name = f"play-{datetime.now():%Y%m%d-%H%M%S}-{number}"
-            path = layout.media_file(folder, name, ".mp4")
-            film.write(path)
-            self.paths.append(path)
-            return number, path
-
-
 class Session:
     """The agents of one page."""
 
     def __init__(
-        self, slots: Sequence[AgentSlot], clips: Collection[str], films: Films, page: WebSocket
+        self, slots: Sequence[AgentSlot], clips: Collection[str], films: list[Path], page: WebSocket
     ) -> None:
-        """Take who plays and how to reach the page; nothing is started yet."""
+        """Take who plays, the server's films, and the page; nothing is started yet."""
         self.agents = [AgentProcess(k, slot, len(slots)) for k, slot in enumerate(slots)]
         self._names = [slot.run or slot.name for slot in slots]
+        self._run = next((slot.run for slot in slots if slot.run), "")
         self._clips, self._films = clips, films
         self._page, self._sending = page, asyncio.Lock()
         self._wanted, self._played = DEFAULT, DEFAULT
@@ -394,10 +361,14 @@ class Session:
             task.add_done_callback(self._tasks.discard)
 
     async def _write(self, film: Film) -> None:
-        """Write a film next to the first agent's run, and tell the page."""
+        """Write a film next to the first run, or to runs/ without one, and tell the page."""
         with contextlib.suppress(asyncio.CancelledError):
             try:
-                number, path = await asyncio.to_thread(self._films.write, film)
+                number, now = len(self._films), f"{datetime.now():%Y%m%d-%H%M%S}"
+                folder = zoo.working_copy(self._run) if self._run else Path("runs")
+                path = layout.media_file(folder, f"play-{now}-{number}", ".mp4")
+                self._films.append(path)
+                await asyncio.to_thread(film.write, path)
                 await self.send({"do": "recorded", "film": number, "path": str(path)})
             except SveaError as error:
                 await self.send({"do": "problem", "agent": 0, "why": str(error)})

@@ -1,19 +1,17 @@
 """Who plays, and what a page may ask for: checked, bounded, short enough for a link. No torch."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from svea.config.checks import check_values
 from svea.config.factors import FACTORS
 from svea.config.modes import GROUPS, check_variation, modes_of, parse_mode
 from svea.config.run import fields
-from svea.core.errors import UserError, between
+from svea.core.errors import UserError, between, unknown_name
 from svea.envs.looks.live import COLOR, NEUTRAL, Adjustments
 
 OVERLAYS = ("none", "saliency", "mask")
@@ -76,10 +74,7 @@ class Setting(Adjustments):
         return self.mode_name, *(getattr(self, f.name) for f in dataclasses.fields(Adjustments))
 
     def mode_in(self, task: str) -> tuple[str, dict[str, Any], str]:
-        """The mode for a task, its options, and why it is another one if it is.
-
-        Agents of different tasks share a page, and not every task has every mode.
-        """
+        """The mode for a task, its options, and why it is another one, if it is."""
         try:
             return *parse_mode(self.mode_name, task), ""
         except UserError as error:
@@ -122,56 +117,35 @@ def grouped_modes(tasks: Collection[str]) -> dict[str, list[str]]:
 
 
 def read_setting(given: Any, clips: Collection[str], base: Setting = DEFAULT) -> Setting:
-    """Check some of the fields, which a page sent or a link says; the rest are those of `base`.
-
-    A page chooses modes and clips among those that there are by name.
-    """
+    """Check some of the fields, which a page sent or a link says; the rest are those of `base`."""
     if not isinstance(given, dict):
         raise UserError(f"a setting is {type(given).__name__}; it must be an object.")
-    choices = {"mode": modes_of(None), "overlay": OVERLAYS, "video": ("", *clips)}
     named = {str(FORMER.get(name, name)): value for name, value in given.items()}
-    varied = {name: value for name, value in named.items() if name in FACTORS}
-    checked = {name: _checked(name, v) for name, v in named.items() if name not in varied}
-    if varied:
-        merged = checked.get("variation", base.variation) | check_variation(varied, None)
-        checked["variation"] = {n: v for n, v in merged.items() if v != FACTORS[n].neutral}
-    for name in choices.keys() & checked.keys():
-        if checked[name] not in choices[name]:
-            raise UserError(f"{name} is {checked[name][:60]!r}, which is not offered here.")
-    return dataclasses.replace(base, **checked)
-
-
-def _checked(name: str, value: Any) -> Any:
-    """A field's value, if it is one."""
-    option = OPTIONS.get(name)
-    if option is None:
-        raise UserError(f"a setting has no {str(name)[:40]!r}.")
-    if name == "variation":
-        unknown = [k for k in value if k not in FACTORS] if isinstance(value, dict) else [value]
-        if unknown:
-            raise UserError(f"variation has {str(unknown[0])[:40]!r}, which is not offered here.")
-        return check_variation(value, None)
-    if option.type is float and type(value) is int:
-        value = float(value) if abs(value) < 1e9 else math.inf
-    if type(value) is not option.type:
-        raise UserError(f"{name} is {str(value)[:40]!r}; it must be {option.type.__name__}.")
-    if option.bounds:
-        option.bounds.check(name, value)
-    if name in ("body", "floor", "sky") and not COLOR.fullmatch(value):
-        raise UserError(f"{name} is {value[:40]!r}; it must be a colour like #ff8800, or nothing.")
-    return value
+    varied = check_variation({k: v for k, v in named.items() if k in FACTORS}, None)
+    plain = {name: value for name, value in named.items() if name not in varied}
+    for name in plain.keys() - OPTIONS.keys():
+        raise unknown_name("part of a setting", name, OPTIONS)
+    setting = dataclasses.replace(base, **plain)
+    merged = check_variation(setting.variation, None) | varied
+    kept = {name: value for name, value in merged.items() if value != FACTORS[name].neutral}
+    setting = dataclasses.replace(setting, variation=kept)
+    check_values(setting)
+    choices = {"mode": modes_of(None), "overlay": OVERLAYS, "video": ("", *clips)}
+    for name, offered in choices.items():
+        if (value := getattr(setting, name)) not in offered:
+            raise UserError(f"{name} is {value!r}, which is not offered here.")
+    for name in ("body", "floor", "sky"):
+        if not COLOR.fullmatch(value := getattr(setting, name)):
+            raise UserError(f"{name} is {value!r}; allowed: a colour like #ff8800, or nothing.")
+    return setting
 
 
 def read_message(text: str) -> dict[str, Any]:
     """A page's message: a JSON object with what to `do`, within limits."""
     if len(text) > LONGEST_MESSAGE:
         raise UserError(f"a message has {len(text)} characters; allowed: {LONGEST_MESSAGE}.")
-
-    def refuse(constant: str) -> float:
-        raise ValueError(f"{constant} is not JSON")
-
     try:
-        message = json.loads(text, parse_constant=refuse)
+        message = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"a message is not JSON: {str(error)[:80]}") from None
     if not isinstance(message, dict) or not isinstance(message.get("do"), str):

@@ -9,12 +9,10 @@ What it does not draw (`LEFT`; see raster_scenes.c) is left to MuJoCo. The progr
 the machine that runs it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ import numpy as np
 
 from svea.core import compiled
 from svea.core.terminal import warn
-from svea.raster import scenes, shapes
+from svea.raster import shapes
 from svea.raster.shapes import Mesh
 
 SOURCE = Path(__file__).with_name("raster.c")
@@ -118,14 +116,9 @@ class Raster:
     def __init__(self, model: Any, scene: Any, context: Any, shadow_side: int) -> None:
         """Find where the scene lies in memory, and copy the model's textures.
 
-        Args:
-            model: What the scene shows.
-            scene: A `mujoco.MjvScene` of it.
-            context: A `mujoco.MjrContext` of it, for what it says of materials.
-            shadow_side: Of the map of shadows, in pixels.
-
-        Raises:
-            BuildError: The program cannot be compiled here.
+        The scene is a `mujoco.MjvScene` of the model, the context a `mujoco.MjrContext` of it, for
+        what it says of materials; `shadow_side` is that of the map of shadows, in pixels. A
+        `BuildError` says why the program cannot be compiled here.
         """
         self._library, self._scene = library(), scene
         self._kept: list[Any] = []  # memory that C has the addresses of
@@ -170,13 +163,13 @@ class Raster:
     def _find_records(self, scene: Any) -> None:
         """Tell C where shapes, lights and cameras are."""
         for name, items, count, fields in (
-            ("geom", scene.geoms, scene.maxgeom, scenes.SHAPE),
-            ("light", scene.lights, scenes.MOST_LIGHTS, scenes.LIGHT),
-            ("camera", scene.camera, 2, scenes.CAMERA),
+            ("geom", scene.geoms, scene.maxgeom, SHAPE),
+            ("light", scene.lights, MOST_LIGHTS, LIGHT),
+            ("camera", scene.camera, 2, CAMERA),
         ):
-            found = scenes.records(items, count, fields)
+            found = records(items, count, fields)
             setattr(self._c, f"{name}s", found.ctypes.data)
-            setattr(self._c, f"{name}_at", self._keep(scenes.places(found)))
+            setattr(self._c, f"{name}_at", self._keep(places(found)))
 
     def _give_meshes(self, model: Any) -> None:
         """Give C the meshes of the kinds of shapes, and of the model's planes."""
@@ -352,3 +345,95 @@ def _plane_grids(model: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]
         lines = shapes.plane_lines(x, spacing, across, far), shapes.plane_lines(y, spacing, up, far)
         made.append(lines)
     return made
+
+
+# What `mjv_updateScene` leaves in memory, as arrays of records that C can read --------------------
+
+Fields = dict[str, tuple[str, int]]
+"""Names of numbers, what kind they are of, and how many."""
+
+SHAPE: Fields = {
+    **dict.fromkeys(("type", "dataid", "matid", "texcoord"), ("i4", 1)),
+    **dict.fromkeys(("emission", "specular", "shininess", "reflectance"), ("f4", 1)),
+    **{name: ("f4", length) for name, length in (("size", 3), ("pos", 3), ("mat", 9), ("rgba", 4))},
+}
+LIGHT: Fields = {
+    "type": ("i4", 1),
+    "castshadow": ("u1", 1),
+    **dict.fromkeys(("cutoff", "exponent"), ("f4", 1)),
+    **dict.fromkeys(("pos", "dir", "attenuation", "ambient", "diffuse", "specular"), ("f4", 3)),
+}
+CAMERA: Fields = {
+    "orthographic": ("i4", 1),
+    **{
+        f"frustum_{name}": ("f4", 1) for name in ("width", "center", "bottom", "top", "near", "far")
+    },
+    **dict.fromkeys(("pos", "forward", "up"), ("f4", 3)),
+}
+MOST_LIGHTS = 4
+"""Lights of a picture."""
+
+_layouts: dict[int, np.dtype] = {}
+
+
+def records(items: Any, count: int, fields: Fields) -> np.ndarray:
+    """A list of MuJoCo's as an array of records, which shares its memory.
+
+    Python would read it one attribute at a time.
+    """
+    if id(fields) not in _layouts:
+        _layouts[id(fields)] = _find_layout(items[0], items[1], fields)
+    layout = _layouts[id(fields)]
+    assert layout.fields is not None
+    start = _address(items[0].pos) - layout.fields["pos"][1]
+    memory = (ctypes.c_ubyte * (layout.itemsize * count)).from_address(start)
+    rows = np.frombuffer(memoryview(memory), np.uint8).reshape(count, layout.itemsize)
+    return rows.view(layout)[:, 0]
+
+
+def places(array: np.ndarray) -> np.ndarray:
+    """Where the fields of an array's records are, in bytes, and how long a record is."""
+    assert array.dtype.fields is not None and array.dtype.names is not None
+    offsets = [array.dtype.fields[name][1] for name in array.dtype.names]
+    return np.array([*offsets, array.dtype.itemsize], np.int32)
+
+
+def _find_layout(first: Any, second: Any, fields: Fields) -> np.dtype:
+    """Where fields lie in a record, found by writing to one: versions of MuJoCo differ."""
+    base = _address(second.pos)
+    step = base - _address(first.pos)
+    window = (ctypes.c_ubyte * (2 * step)).from_address(base - step)
+    memory = np.frombuffer(memoryview(window), np.uint8)
+    offsets = {}
+    for name, (kind, length) in fields.items():
+        if length > 1:
+            offsets[name] = _address(getattr(second, name)) - base
+        else:
+            offsets[name] = _find(second, name, memory, kind) - step
+    start = min(offsets.values())
+    names = list(fields)
+    kinds = [kind if length == 1 else (kind, (length,)) for kind, length in fields.values()]
+    layout = {
+        "names": names,
+        "formats": kinds,
+        "offsets": [offsets[name] - start for name in names],
+        "itemsize": step,
+    }
+    return np.dtype(layout)  # type: ignore[call-overload,no-any-return]
+
+
+def _find(item: Any, name: str, memory: np.ndarray, kind: str) -> int:
+    """The place of a number in memory: what has changed when it is given two values in turn."""
+    kept = getattr(item, name)
+    found: list[set[int]] = []
+    values: Iterable[int] = (0, 1) if kind == "u1" else (101, 57)
+    for value in values:
+        setattr(item, name, float(value) if kind == "f4" else value)
+        found.append(set(map(int, np.flatnonzero(memory.view(kind) == value))))
+    setattr(item, name, kept)
+    (place,) = set.intersection(*found)
+    return place * np.dtype(kind).itemsize
+
+
+def _address(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])

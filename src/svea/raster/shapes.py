@@ -10,8 +10,6 @@ else has 0. Two more, for each corner of a quad, are its place on a texture, fro
 up: on a seam there are two such places.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,13 +82,10 @@ def plane(x: tuple[float, ...], y: tuple[float, ...]) -> Mesh:
 def plane_lines(
     half: float, spacing: float, texture_repeats: float, far: float
 ) -> tuple[float, ...]:
-    """Where MuJoCo divides one dimension of a plane.
+    """Where MuJoCo divides one dimension of a plane, given half of its size (0: without end).
 
-    Args:
-        half: Half of the plane's size; 0 is without end.
-        spacing: The plane's third size.
-        texture_repeats: Of its material in this dimension; 0 without one.
-        far: How far the camera sees.
+    The spacing is its third size; its material's texture repeats so often (0: it has none); and the
+    camera sees so far.
     """
     if half <= 0:
         step = 2 / texture_repeats if texture_repeats > 0 else 2.1 * far / (MAX_PLANE_GRID - 2)

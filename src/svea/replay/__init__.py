@@ -8,10 +8,9 @@ mixes episodes, needs no flags, and survives the ring's wrap; it is forgotten wh
 is overwritten, or when ``capacity`` newer ones have come.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from svea.config.options import FRAMES, WINDOW, frame_slots
-from svea.core.errors import UserError
+
+Cursor = tuple[int, int]
+"""How many frames and transitions had ever been written."""
+
+RINGS = ("windows", "actions", "rewards", "terminated", "last")
+"""What a buffer holds of every transition on its device."""
 
 
 @dataclass
@@ -32,7 +36,7 @@ class Batch:
     discounts: Tensor  # (B,) float32: of the successor's value; 0 where the episode really ended
     next_observations: Tensor  # (B, 9, H, W) uint8
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
         return Batch(**{name: on_device(tensor, device) for name, tensor in self})
 
@@ -68,8 +72,6 @@ class Replay:
         ``n_step`` decisions lie between an observation and its successor in a batch, unless the
         episode or the buffer ends before.
         """
-        if capacity < 1:
-            raise UserError(f"replay capacity is {capacity}; allowed: 1 or more decisions")
         self.capacity = capacity
         self.slots = frame_slots(capacity, environments, episode_length)
         self.device = torch.device(device)
@@ -234,6 +236,57 @@ class Replay:
             self.flush()
         self._oldest.fill_(first % self.capacity)
         self._size.fill_(self.transitions_seen - first)
+
+    # On disk: an unbroken chain of segments, together with the counters, rebuilds the buffer ------
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where the buffer is now."""
+        return self.frames_seen, self.transitions_seen
+
+    def since(self, cursor: Cursor) -> dict[str, Tensor]:
+        """A segment: what was written after the cursor and is still in the rings."""
+        self.flush()
+        first_frame = max(cursor[0], self.frames_seen - self.slots)
+        first_row = max(cursor[1], self.transitions_seen - self.capacity)
+        slots = torch.arange(first_frame, self.frames_seen, device=self.device) % self.slots
+        rows = torch.arange(first_row, self.transitions_seen, device=self.device) % self.capacity
+        span = [first_frame, self.frames_seen, first_row, self.transitions_seen, self.slots]
+        return {
+            "frames": self.frames[slots].cpu(),
+            "first_frames": torch.from_numpy(self.first_frames[rows.cpu().numpy()]),
+            **{name: getattr(self, name)[rows].cpu() for name in RINGS},
+            "span": torch.tensor(span),
+        }
+
+    def extend(self, segment: dict[str, Tensor]) -> None:
+        """Put back what `since` returned; windows are renumbered if this ring is larger."""
+        for name in ("frames", *RINGS):
+            if segment[name].shape[1:] != getattr(self, name).shape[1:]:
+                raise ValueError(f"{name} in a segment are {list(segment[name].shape)}")
+        first_frame, end_frame, first_row, end_row, slots = segment["span"].tolist()
+        where = torch.arange(first_frame, end_frame) % self.slots
+        self.frames[where.to(self.device)] = segment["frames"].to(self.device)
+        # A window holds slots of the ring it was written in; its first frame's number tells which.
+        first, windows = segment["first_frames"], segment["windows"]
+        numbers = first[:, None] + (windows - windows[:, :1]) % slots
+        rows = torch.arange(first_row, end_row) % self.capacity
+        for name, values in (segment | {"windows": numbers % self.slots}).items():
+            if name in RINGS:
+                getattr(self, name)[rows.to(self.device)] = values.to(self.device)
+        self.first_frames[rows.numpy()] = first.numpy()
+        self.frames_seen, self.transitions_seen = end_frame, end_row
+
+    def counters(self) -> dict[str, object]:
+        """What is not in the segments, for JSON."""
+        stacks = {str(environment): stack for environment, stack in self.stacks.items()}
+        return {"first_transition": self.first_transition, "stacks": stacks}
+
+    def restore_counters(self, state: dict[str, Any]) -> None:
+        """Take over the counters, after every segment has been put back."""
+        self.first_transition = state["first_transition"]
+        self.stacks = {int(env): list(stack) for env, stack in state["stacks"].items()}
+        self.forget()
 
 
 def on_device(tensor: Tensor, device: torch.device) -> Tensor:

@@ -4,14 +4,11 @@
 figure. The page, `--figures` and the paper's pages show the same objects, so they cannot disagree.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -141,11 +138,8 @@ def variance_curves(task: str, groups: Sequence[Group], looks: Looks) -> Iterato
     positive = heights[heights > 0]
     log = positive.size > 0 and bool(positive.max() > SPAN_FOR_LOG * positive.min())
     what = "variance of the Q-target over draws of the view it is fed"
-    about, title = (
-        (f"q-target-variance-{task}", Q_VALUES, task),
-        f"{task}: variance of the Q-target",
-    )
-    yield _of_lines(*about, drawn, what, title=title, height="variance", log=log)
+    about, title = f"q-target-variance-{task}", f"{task}: variance of the Q-target"
+    yield _of_lines(about, Q_VALUES, task, drawn, what, title=title, height="variance", log=log)
 
 
 def _line(label: str, band: MeanCurve, looks: Looks) -> Series:
@@ -286,32 +280,23 @@ def distracting(
     if not _spans(results):
         return
     series, rows = [], list[Record]()
-    placed = sorted(
-        ((at, r) for r in results if (at := _intensity(r)) is not None), key=itemgetter(0)
-    )
-    groups = [group for group in groups if any(r.group is group for _, r in placed)]
+    names = ("intensity", "mean", "low", "high", "paper", "seeds")
+    placed: dict[Group, list[tuple[float, ...]]] = {group: [] for group in groups}
+    for r in results:
+        if (at := _intensity(r)) is not None:
+            paper = r.paper.mean if r.paper else math.nan
+            found = (at, r.mean, r.interval.low, r.interval.high, paper, r.seeds)
+            placed[r.group].append(found)
+    groups = [group for group in groups if placed[group]]
     for group in groups:
-        numbers: list[Record] = [
-            {
-                "task": task,
-                "setting": group.label,
-                "intensity": at,
-                "mean": r.mean,
-                "low": r.interval.low,
-                "high": r.interval.high,
-                "seeds": r.seeds,
-                "paper": r.paper.mean if r.paper else math.nan,
-            }
-            for at, r in placed
-            if r.group is group
-        ]
-        names = ("intensity", "mean", "low", "high", "paper")
-        x, mean, low, high, paper = (np.array([row[key] for row in numbers]) for key in names)
-        known = np.isfinite(paper)
-        theirs = Curve(x[known], paper[known]) if known.any() else None
+        numbers = sorted(placed[group])
+        x, mean, low, high, theirs, _ = np.array(numbers).T
+        known = np.isfinite(theirs)
+        marks = Curve(x[known], theirs[known]) if known.any() else None
         look = looks[group.label]
-        series.append(Series(group.label, Curve(x, mean), (low, high), (), *look, theirs))
-        rows += numbers
+        series.append(Series(group.label, Curve(x, mean), (low, high), (), *look, marks))
+        who = {"task": task, "setting": group.label}
+        rows += [who | dict(zip(names, row, strict=True)) for row in numbers]
     caption = f"Bands: 95 % bootstrap interval of the mean {OVER}.{_without(results)}"
     if any(one.paper is not None for one in series):
         smaller = any(result.paper and not result.is_replication for result in results)

@@ -1,8 +1,5 @@
 """Groups: runs that differ in nothing but their seed, what tells them apart, and their caveats."""
 
-from __future__ import annotations
-
-import itertools
 import json
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -19,9 +16,9 @@ from svea.core.errors import UserError
 from svea.core.importing import is_import_path
 from svea.core.words import listed, plural
 from svea.data.clips import PROCEDURAL
-from svea.evaluation.episodes import USUAL
+from svea.evaluation import USUAL
 from svea.methods import METHODS
-from svea.results import published
+from svea.results import published, stats
 from svea.results.read import Run
 from svea.runs.records import MADE_WITH, made_with, told_apart
 
@@ -88,6 +85,10 @@ class Group:
         tests = [mode for mode in self.modes if mode != "train" and not is_factor(mode)]
         return TEST_MODE if TEST_MODE in tests else next(iter(tests), None)
 
+    def by_world(self, mode: str, unit: str = "return") -> stats.SeedsAndWorlds:
+        """The final episodes of all runs in a mode: what intervals are drawn from."""
+        return stats.SeedsAndWorlds.of([run.final_by_world(mode, unit) for run in self.runs])
+
     @cached_property
     def departures(self) -> tuple[str, ...]:
         """What keeps the group from being a replication, where the paper has its task."""
@@ -130,8 +131,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for run in sorted(runs, key=lambda run: (run.seed is None, run.seed or 0, run.name)):
         key = json.dumps([run.task, settings_of(run)], sort_keys=True)
         alike.setdefault(method_label(run), {}).setdefault(key, []).append(run)
-    labelled = (_labelled(label, [*seeds.values()]) for label, seeds in alike.items())
-    groups = itertools.chain.from_iterable(labelled)
+    groups = [one for label, own in alike.items() for one in _labelled(label, [*own.values()])]
     return sorted(groups, key=lambda group: (group.task, group.label))
 
 
@@ -157,7 +157,7 @@ def _labelled(method: str, several: Sequence[list[Run]]) -> list[Group]:
         if len(by_task) == len(set(tasks)):  # one value for each task
             settings = [{k: v for k, v in own.items() if k != name} for own in settings]
     chosen: list[str] = []
-    for name in sorted(_differing(settings), key=lambda name: _rank(name, settings)):
+    for name in _differing(settings):
         if len(_values(settings, [*chosen, name])) > len(_values(settings, chosen)):
             chosen.append(name)
     groups = []
@@ -178,19 +178,15 @@ def _labelled(method: str, several: Sequence[list[Run]]) -> list[Group]:
 
 
 def _differing(settings: Sequence[Settings]) -> list[str]:
-    names = {name for own in settings for name in own}
-    return [name for name in names if len(_values(settings, [name])) > 1]
+    """The settings that differ: those of `FIRST_TO_TELL`, then those with most values."""
+    values = {name: len(_values(settings, [name])) for name in {*FIRST_TO_TELL}.union(*settings)}
+    order = [*FIRST_TO_TELL, *sorted(values, key=lambda name: (-values[name], name))]
+    return [name for name in dict.fromkeys(order) if values[name] > 1]
 
 
 def _values(settings: Sequence[Settings], names: Sequence[str]) -> set[tuple[str | None, ...]]:
     """The combinations of values that some names have."""
     return {tuple(own.get(name) for name in names) for own in settings}
-
-
-def _rank(name: str, settings: Sequence[Settings]) -> tuple[int, int, str]:
-    """The order of settings that tell groups apart: chosen ones, then those with most values."""
-    known = FIRST_TO_TELL.index(name) if name in FIRST_TO_TELL else len(FIRST_TO_TELL)
-    return known, -len(_values(settings, [name])), name
 
 
 # Settings -----------------------------------------------------------------------------------------

@@ -4,8 +4,6 @@ Nothing here touches pyplot's global state, so figures can be made in any thread
 display.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re
@@ -61,6 +59,11 @@ STYLE: dict[Any, Any] = {
     "axes.edgecolor": GRID,
     "xtick.color": INK,
     "ytick.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "legend.borderaxespad": 0.1,
+    "legend.columnspacing": 1.4,
+    "legend.handlelength": 1.6,
 }
 
 TICKS = FuncFormatter(lambda value, _: tick(value))
@@ -101,13 +104,8 @@ def new_figure(title: str) -> tuple[Figure, Axes]:
 
 def add_frame_axis(axes: Axes, action_repeat: int) -> None:
     """A second x axis on top that counts simulator frames."""
-    frames = axes.secondary_xaxis(
-        "top",
-        functions=(
-            lambda decisions: np.asarray(decisions, dtype=float) * action_repeat,
-            lambda frames: np.asarray(frames, dtype=float) / action_repeat,
-        ),
-    )
+    both_ways = (lambda decisions: decisions * action_repeat, lambda at: at / action_repeat)
+    frames = axes.secondary_xaxis("top", functions=both_ways)
     frames.set_xlabel("frames", fontsize=10)
     frames.xaxis.set_major_formatter(TICKS)
     frames.xaxis.set_major_locator(MaxNLocator(5))
@@ -138,31 +136,16 @@ def add_legend(figure: Figure, axes: Axes) -> None:
     handles, labels = zip(*entries, strict=True)
     widest = 40 + 6 * max(map(len, labels))  # points, about: the key and its text
     columns = max(1, min(len(labels), int(72 * SIZE[0] / widest)))
-    legend = figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        fontsize=10,
-        borderaxespad=0.1,
-        columnspacing=1.4,
-        handlelength=1.6,
-    )
+    legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns)
     shown = zip(handles, legend.legend_handles, legend.get_texts(), strict=True)
     for handle, key, text in shown:
+        first = handle[0] if isinstance(handle, Sequence) and len(handle) else handle  # of bars
         # A series' key hides with it; that of the paper's numbers belongs to several.
-        if number := re.match(r"series-\d+(?!-paper)\b", _identity(handle)):
+        if number := re.match(r"series-\d+(?!-paper)\b", first.get_gid() or ""):
             key.set_gid(f"{number[0]}-key")  # type: ignore[union-attr]
             text.set_gid(f"{number[0]}-text")
     more = max(0, math.ceil(len(labels) / columns) - FEW_ROWS)
     figure.set_size_inches(SIZE[0], SIZE[1] + 15 / 72 * more)
-
-
-def _identity(handle: Any) -> str:
-    """The gid of a line, or of the first of a group of bars."""
-    first = handle[0] if isinstance(handle, Sequence) and len(handle) else handle
-    return first.get_gid() or ""
 
 
 def has_label(axes: Axes, label: str) -> bool:
@@ -300,8 +283,9 @@ def grouped_bars(
         crowded = len(categories) > 6  # long names then collide, unless they lean
         lean: dict[str, Any] = {"rotation": 35, "ha": "right", "fontsize": 10} if crowded else {}
         room = 100 if crowded else CHARACTERS // max(len(categories), 1)
-        names = [_wrapped(name, room) for name in categories]
-        axes.set_xticks(centres, names, **lean)
+        # On two lines where one would reach into its neighbours.
+        names = [mode.replace("_", "_\n", 1) if len(mode) > room else mode for mode in categories]
+        axes.set_xticks(centres, list(map(plain, names)), **lean)
         axes.set_xlim(-0.6, len(categories) - 0.4)
         axes.set_ylabel(height)
         fit_heights(axes, top=top)
@@ -380,11 +364,6 @@ def _draw_bar(axes: Axes, bar: Bar, x: NDArray[np.float64], width: float, gid: s
         whisker.set_gid(f"{gid}-whisker{number}")
     if np.isfinite(np.array(bar.paper, dtype=float)).any():
         _draw_paper(axes, x, bar.paper, f"{gid}-paper")
-
-
-def _wrapped(mode: str, room: int) -> str:
-    """A mode on two lines where one would reach into its neighbours."""
-    return plain(mode.replace("_", "_\n", 1) if len(mode) > room else mode)
 
 
 def to_png(figure: Figure, dpi: int = 150) -> bytes:

@@ -12,8 +12,6 @@ Song et al., "A Simple Framework for Generalization in Visual RL under Dynamic S
 augmentation SVEA had there; the text around it names conv and overlay, so both are given it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

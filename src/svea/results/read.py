@@ -4,9 +4,8 @@ Runs are often read while they train or after a crash, so a half-written line mu
 rest. `runs.layout` says what a run folder holds.
 """
 
-from __future__ import annotations
-
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,21 +47,9 @@ class Curve:
     returns: NDArray[np.float64]
 
 
-class Setting:
-    """A name from the configuration, or else from the evaluation records.
-
-    `default` stands where neither says; `spell` gives several spellings one name.
-    """
-
-    def __init__(self, default: str, spell: Callable[[str], str] = str) -> None:
-        self.default, self.spell = default, spell
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, run: Run | None, owner: type) -> str:
-        given = run.told(self.name) if run else None
-        return self.spell(self.default if given is None else str(given))
+def _setting(name: str, default: str, spell: Callable[[str], str] = str) -> cached_property[str]:
+    """A name from the configuration; `spell` gives several spellings one name."""
+    return cached_property(lambda run: spell(str(run.config.get(name, default))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,19 +66,19 @@ class Run:
     analyses: dict[str, list[Record]] = field(default_factory=dict)
     """The rows of each `analysis/<name>.json`, by name."""
 
-    task = Setting("unknown task")
-    method = Setting("unknown method", lambda name: SAME_RUN.get(name, name))
+    task = _setting("task", "unknown task")
+    method = _setting("method", "unknown method", lambda name: SAME_RUN.get(name, name))
     """One name for `drq+aug` and for `drq` with an augmentation."""
-    augment = Setting("none", spelled)
+    augment = _setting("augment", "none", spelled)
     """The strong augmentation."""
-    encoder = Setting("cnn")
-    base = Setting("sac")
-    auxiliary = Setting("none")
+    encoder = _setting("encoder", "cnn")
+    base = _setting("base", "sac")
+    auxiliary = _setting("auxiliary", "none")
     """The task in addition to the Q-loss."""
-    mask = Setting("none")
+    mask = _setting("mask", "none")
     """What covers pixels before the encoder."""
-    preset = Setting("unknown")
-    train_mode, train_vary = Setting("train"), Setting("")
+    preset = _setting("preset", "unknown")
+    train_mode, train_vary = _setting("train_mode", "train"), _setting("train_vary", "")
 
     @property
     def trained_in(self) -> str:
@@ -104,13 +91,6 @@ class Run:
             return trained_on(self.train_mode, self.train_vary, mode)
         return False
 
-    def told(self, key: str, recorded: str = "") -> Any:
-        """A value of the configuration, or else of the first episode that has it."""
-        given = self.config.get(key)
-        name = recorded or key
-        others = (r[name] for r in self.episodes if r.get(name) is not None)
-        return next(others, None) if given is None else given
-
     @property
     def name(self) -> str:
         """The folder's name with its parent's, enough to find it again."""
@@ -121,13 +101,13 @@ class Run:
         """What overlay mixed in during training: empty if not recorded, None if it was not used."""
         if not uses_pictures(self.augment):
             return None
-        given = self.told("pictures")
+        given = self.config.get("pictures")
         return given if isinstance(given, dict) else {}
 
     @property
     def seed(self) -> int | None:
         """The training seed, where one is recorded."""
-        given = self.told("seed", recorded="run_seed")
+        given = self.config.get("seed")
         return int(given) if is_number(given) else None
 
     @property
@@ -236,12 +216,9 @@ class Run:
     def _last_evaluation(self, mode: str) -> list[Record]:
         """The episodes of the last evaluation during training, as records of `eval.jsonl`."""
         last = next((r for r in reversed(self.evaluations) if r.get("mode") == mode), {})
-        returns, worlds = last.get("returns"), last.get("worlds")
-        if not isinstance(returns, list) or not returns:
-            returns = [last.get("return_mean")]
-        if not isinstance(worlds, list) or len(worlds) != len(returns):
-            worlds = [None] * len(returns)
-        pairs = zip(returns, worlds, strict=True)
+        lists = (last.get(name) for name in ("returns", "worlds"))
+        returns, worlds = (one if isinstance(one, list) else [] for one in lists)
+        pairs = itertools.zip_longest(returns or [last.get("return_mean")], worlds)
         return [{"return": one, "world": at, "seed": k} for k, (one, at) in enumerate(pairs)]
 
 
@@ -304,7 +281,8 @@ def look_for_runs(paths: Iterable[Path]) -> tuple[list[Path], dict[Path, Path]]:
     found: dict[str, Path] = {}  # by their real paths
     named = set()
     for path in map(zoo.working_copy, paths):
-        beneath = [] if is_run(path) or not path.is_dir() else _runs_beneath(path)
+        files_beneath = (path.rglob(name) for name in (() if is_run(path) else RUN_FILES))
+        beneath = sorted({file.parent for file in itertools.chain.from_iterable(files_beneath)})
         if not beneath:
             named.add(os.path.realpath(path))
         for folder in beneath or [path]:
@@ -313,18 +291,6 @@ def look_for_runs(paths: Iterable[Path]) -> tuple[list[Path], dict[Path, Path]]:
     runs = {_settings(f): f for f in found.values() if exports and not layout.is_export(f)}
     copies = {f: runs[settings] for f in exports if (settings := _settings(f)) in runs}
     return [folder for folder in found.values() if folder not in copies], copies
-
-
-def _runs_beneath(path: Path) -> list[Path]:
-    """The run folders beneath a folder, but for exports that a run there has kept on the way."""
-    folders = sorted({file.parent for name in RUN_FILES for file in path.rglob(name)})
-    return [
-        folder
-        for folder in folders
-        if folder.parent.name != layout.EXPORTS
-        or folder.parent == path
-        or not is_run(folder.parent.parent)
-    ]
 
 
 def _settings(folder: Path) -> str:
@@ -337,19 +303,21 @@ def _settings(folder: Path) -> str:
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run folder; an error if it is none, or a file is larger than any that svea writes."""
+    """Read a run folder; an error if it is none, or its configuration cannot be read."""
     folder = Path(folder)
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "not there"
-        hint = zoo.did_you_mean(folder) or "."
-        raise UserError(f"no run at {str(folder)!r}: it is {what}. Give the folder of a run{hint}")
-    if not is_run(folder):
         raise UserError(
-            f"no run at {str(folder)!r}: none of {', '.join(RUN_FILES)} is in it or beneath it. "
-            "Give a folder that `svea train` has written."
+            f"no run at {str(folder)!r}: it is {what}. Give the folder of a run, or zoo:NAME "
+            "(`svea zoo` lists them)."
         )
     warnings: list[str] = []
     config = _read_json(folder / layout.CONFIG, layout.CONFIG_BYTES, warnings)
+    if warnings:  # it is written whole, before anything else
+        raise UserError(
+            f"no run at {str(folder)!r}, nor beneath it: {warnings[0]}. Give a folder that `svea "
+            "train` has written, or restore the file from a copy"
+        )
     exported = layout.is_export(folder)  # it has no log, by design
     metrics = [] if exported else _read_lines(folder / layout.METRICS, warnings)
     recorded = _read_lines(folder / EVALUATIONS, warnings, parse_record)

@@ -5,8 +5,6 @@ small run pass for a replication: whatever is smaller than the paper's setting i
 `templates/report.html.j2` says how its sections look.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import itertools
@@ -39,7 +37,6 @@ from svea.results.read import Run, find_runs, read_runs
 from svea.results.summary import Aggregate, Result, aggregate, mean_curve, summarise
 from svea.results.tables import (
     Table,
-    aggregate_tables,
     list_results,
     return_tables,
     success_tables,
@@ -76,9 +73,9 @@ class Evidence:
         """Every run, group by group."""
         return [run for group in self.groups for run in group.runs]
 
-    def return_tables(self) -> list[Table]:
-        """Returns with settings side by side: over all tasks, then by mode or task."""
-        return [*aggregate_tables(self.aggregates), *return_tables(self.results)]
+    def list_results(self) -> Table:
+        """All results, and what they come to over tasks."""
+        return list_results(self.results, self.successes, self.aggregates)
 
     def tolerance_tables(self) -> list[Table]:
         """How far each factor may go, with what breaks each agent first."""
@@ -164,8 +161,8 @@ def write_figures(evidence: Evidence, folder: Path) -> None:
         contents[f"{name}.png"] = plots.to_png(one.figure, dpi=200)
         contents[f"{name}.pdf"] = plots.to_pdf(one.figure)
         contents[f"{name}.csv"] = tables.records_to_csv(one.numbers)
-    others = success_tables(evidence.successes) + evidence.tolerance_tables()
-    for table in [*evidence.return_tables(), *others]:
+    returns, others = return_tables(evidence.results), success_tables(evidence.successes)
+    for table in [evidence.list_results(), *returns, *others, *evidence.tolerance_tables()]:
         name = _unused(f"table-{table.name}", contents)
         contents[f"{name}.tex"] = tables.to_latex(table)
         contents[f"{name}.md"] = tables.to_markdown(table)
@@ -237,9 +234,9 @@ def render(evidence: Evidence, generated: datetime, title: str = "") -> str:
     sources, left_out = embed(groups)
     caveats: dict[str, list[str]] = {p: [] for p in (*evidence.problems, *left_out)}
     caveats |= all_caveats(groups)
-    results = _without_repetition(list_results(evidence.results, evidence.successes))
+    results = _without_repetition(evidence.list_results())
     # One setting alone has all of it in the table of all results.
-    returns = evidence.return_tables() if len(groups) > 1 else []
+    returns = return_tables(evidence.results) if len(groups) > 1 else []
     sections = [
         Section("gallery", "Gallery", _blocks(groups, lambda run: _mode_pictures(run, sources))),
         Section("overview", "Overview", runs),

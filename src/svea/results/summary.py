@@ -1,7 +1,5 @@
 """Results: how a group does in a mode, over tasks, and over training."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -106,7 +104,7 @@ def summarise_mode(group: Group, mode: str, unit: Unit = "return") -> Result | N
     scores = [run.finals(mode, unit) for run in present]
     if not scores:
         return None
-    by_world = stats.SeedsAndWorlds.of([run.final_by_world(mode, unit) for run in group.runs])
+    by_world = group.by_world(mode, unit)
     seeds, is_return = stats.seed_scores(scores), unit == "return"
     mean, std = stats.mean_and_std(seeds)
     one_mean, one_iqm = (seeds, seeds) if len(scores) > 1 else (by_world, scores[0])
@@ -174,7 +172,7 @@ def aggregate(groups: Sequence[Group], modes: Collection[str] | None = None) -> 
     pooled: dict[tuple[str, str, str, str], dict[str, stats.SeedsAndWorlds]] = {}
     for group in groups:
         for mode in shown_modes(group.modes, modes):
-            by_world = stats.SeedsAndWorlds.of([run.final_by_world(mode) for run in group.runs])
+            by_world = group.by_world(mode)
             if by_world.scores.size:
                 setting = (group.label, group.method, mode, suite(group.task))
                 pooled.setdefault(setting, {})[group.task] = by_world

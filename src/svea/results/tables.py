@@ -249,7 +249,7 @@ def _pooled(one: Aggregate) -> dict[str, Cell | None]:
         "seeds": _known(one.seeds, str),
         MEAN: _known(one.mean.point),
         "mean [95 %]": _ends(one.mean),
-        "IQM": _known(one.iqm.point),
+        "IQM": estimate(one.iqm),
     }
 
 
@@ -337,7 +337,8 @@ def _list_notes(names: Collection[str], results: Sequence[Result]) -> Iterable[s
     yield (
         "Mean over episodes per seed, then mean ± standard deviation over seeds, as in the paper. "
         "mean [95 %]: bootstrap interval over seeds and worlds (train: seeds and episodes); "
-        "of a single seed it says nothing about other seeds. IQM: mean of the middle half."
+        "of a single seed it says nothing about other seeds. IQM: mean of the middle half; over "
+        "tasks with its interval, for which seeds and worlds are drawn within each task."
     )
     if any(math.isnan(one.interval.low) for one in results if one.unit == "return"):
         yield "No interval: one seed in a single world or episode says nothing about others."
@@ -355,81 +356,37 @@ def return_tables(results: Sequence[Result]) -> list[Table]:
     """Returns, settings side by side: over modes for one task, else over tasks for each mode."""
     tasks = list(dict.fromkeys(result.group.task for result in results))
     if len(tasks) == 1:
-        title = f"{tasks[0]}: return per mode"
-        return [side_by_side("returns", title, "Mode", results, lambda r: r.mode)]
+        return [_side_by_side("returns", f"{tasks[0]}: return per mode", "Mode", results)]
     families: dict[str, list[Result]] = {}  # many modes of a kind share a table
     for mode in in_order(result.mode for result in results):
         members = [result for result in results if result.mode == mode]
         families.setdefault(family(mode), []).extend(members)
-    return [_over_tasks(name, members, tasks) for name, members in families.items()]
-
-
-def _over_tasks(name: str, results: Sequence[Result], tasks: Sequence[str]) -> Table:
-    """The table of a mode, over tasks; with a row for each where there are several of its kind."""
-
-    def task_and_mode(result: Result) -> str:
-        own = result.mode.partition(":")[2] if is_intensity else result.mode
-        return f"{result.group.task}, {own or result.mode}"
-
-    about = f"returns-{name}", f"Return in {name}"
-    if len({result.mode for result in results}) == 1:
-        return side_by_side(*about, "Task", results, lambda result: result.group.task)
-    is_intensity = all(result.mode.partition(":")[0] == name for result in results)
-    corner = "Task, intensity" if is_intensity else "Task, mode"
-    results = sorted(results, key=lambda result: tasks.index(result.group.task))
-    return side_by_side(*about, corner, results, task_and_mode)
+    found = []
+    for name, members in families.items():
+        corner = "Task" if len({one.mode for one in members}) == 1 else "Task, mode"
+        members.sort(key=lambda one: tasks.index(one.group.task))
+        found.append(_side_by_side(f"returns-{name}", f"Return in {name}", corner, members))
+    return found
 
 
 def success_tables(successes: Sequence[Result]) -> list[Table]:
     """Success rates of every task and mode, where a task knows success."""
-    if not successes:
-        return []
-    about = "success", "Success rate", "Task, mode", successes
-    return [side_by_side(*about, lambda one: f"{one.group.task}, {one.mode}")]
+    about = "success", "Success rate", "Task, mode"
+    return [_side_by_side(*about, successes)] if successes else []
 
 
-def side_by_side(
-    name: str,
-    title: str,
-    corner: str,
-    results: Sequence[Result],
-    row_of: Callable[[Result], str],
-) -> Table:
-    """A row for each of what `row_of` says, a column for each setting."""
-    placed = [(row_of(one), one.group.task, one.group, cell(one)) for one in results]
-    notes = (SPREAD, *notes_on_marks(results, brief=True))
-    return _matrix(name, title, corner, placed, notes)
-
-
-def _matrix(
-    name: str,
-    title: str,
-    corner: str,
-    placed: Iterable[tuple[str, str, Group | Aggregate, Cell]],
-    notes: Sequence[str],
-) -> Table:
-    """Cells by the head of their row, with its task, and by setting."""
+def _side_by_side(name: str, title: str, corner: str, results: Sequence[Result]) -> Table:
+    """A row for each task or mode, or both, as `corner` says; a column for each setting."""
+    heads = {"Task": "{0}", "Mode": "{1}", "Task, mode": "{0}, {1}"}
     rows: dict[str, Row] = {}
     methods: dict[str, str] = {}
-    for head, task, setting, shown in placed:
-        rows.setdefault(head, Row({corner: Cell(head)}, task)).cells[setting.label] = shown
-        methods[setting.label] = setting.method
+    for one in results:
+        head = heads[corner].format(one.group.task, one.mode)
+        row = rows.setdefault(head, Row({corner: Cell(head)}, one.group.task))
+        row.cells[one.group.label], methods[one.group.label] = cell(one), one.group.method
     columns = (Column(corner, kind="text"), *(Column(*one) for one in sorted(methods.items())))
-    return Table(name, title, columns, tuple(rows.values()), tuple(notes))
-
-
-def aggregate_tables(aggregates: Sequence[Aggregate]) -> list[Table]:
-    """Interquartile means over tasks and seeds, where a setting has several tasks."""
-    placed = []
-    for one in aggregates:
-        head = f"{one.mode}, {len(one.tasks)} {one.suite} tasks"
-        placed.append((head, "", one, estimate(one.iqm)))
-    note = (
-        "IQM: the mean of the middle half of all tasks' seeds, with its 95 % interval; seeds and "
-        "worlds are resampled within each task."
-    )
-    about = "returns-over-tasks", "Over tasks: IQM of returns", "Mode"
-    return [_matrix(*about, placed, [note])] if placed else []
+    notes = (SPREAD, *notes_on_marks(results, brief=True))
+    return Table(name, title, columns, tuple(rows.values()), notes)
 
 
 # Writers ------------------------------------------------------------------------------------------

@@ -1,18 +1,12 @@
 """Checkpoints: atomic, hashed, without pickle; and the replay in segments that are written once.
 
-A run folder holds
-
-    checkpoints/000010000/   agent.safetensors, state.json, manifest.json
-    replay/                  one immutable file of new frames and transitions per save
-
-A checkpoint is written under another name, synced and renamed, so that it is whole or absent. Its
+Each save adds one file of new frames and transitions to replay/, which is never changed. A
+checkpoint is written under another name, synced and renamed, so that it is whole or absent. Its
 manifest names every file it needs, replay segments included, with size and SHA-256; a damaged
 checkpoint is skipped for the one before it, with a warning. Two generations are kept. A second
 checkpoint of one decision (a run that was resumed and made no progress) is named 000010000.1: there
 is no moment without a whole one.
 """
-
-from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,8 +20,7 @@ from svea.core import files
 from svea.core.errors import StorageError
 from svea.core.terminal import warn
 from svea.replay import Replay
-from svea.replay import segments as replay_segments
-from svea.runs import layout, schema, tensors
+from svea.runs import layout, tensors
 
 FORMAT = 1
 _LIMITS = {layout.AGENT: layout.WEIGHTS_BYTES, layout.STATE: layout.STATE_BYTES}
@@ -41,8 +34,7 @@ class Checkpoint:
     agent: dict[str, Tensor]
     state: dict[str, Any]
     segments: list[dict[str, Any]]
-    name: str
-    """Of its folder."""
+    name: str  # of its folder
 
 
 def save(
@@ -60,7 +52,7 @@ def save(
     """
     if bad := not_finite(agent):
         raise divergence(bad)
-    new = replay_segments.since(replay, _cursor(segments)) if replay is not None else {}
+    new = replay.since(_cursor(segments)) if replay is not None else {}
     needed = sum(tensor.nbytes for tensor in (*agent.values(), *new.values()))
     path = layout.next_checkpoint(run, decision)
     with files.writing(path, needed, "Earlier checkpoints are whole. "), ExitStack() as stack:
@@ -87,10 +79,7 @@ def save(
 
 
 def load(run: Path, replay: bool = True) -> Checkpoint | None:
-    """The newest whole checkpoint of a run, or None where there is none at all.
-
-    To evaluate, its replay need not be whole.
-    """
+    """The newest checkpoint that is whole, with its replay if that is needed; None without any."""
     problems = []
     for path in reversed(layout.checkpoints(run)):
         try:
@@ -118,16 +107,11 @@ def remove_newer(run: Path, checkpoint: Checkpoint) -> None:
 
 def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:
     """Fill a replay buffer from a checkpoint's segments."""
-    try:
+    what = f"the replay in {run / layout.REPLAY} does not fit its checkpoint"
+    with tensors.whole(what, "Restore the run from a copy, or start again with another --out"):
         for segment in checkpoint.segments:
-            content = tensors.read(segment_path(run, segment), layout.SEGMENT_BYTES)
-            replay_segments.extend(replay, content)
-        replay_segments.restore_counters(replay, checkpoint.state["replay"])
-    except tensors.DAMAGE as error:
-        raise StorageError(
-            f"the replay in {run / layout.REPLAY} does not fit its checkpoint: {error}. Restore "
-            "the run from a copy, or start again with another --out"
-        ) from error
+            replay.extend(tensors.read(segment_path(run, segment), layout.SEGMENT_BYTES))
+        replay.restore_counters(checkpoint.state["replay"])
 
 
 def _cursor(segments: list[dict[str, Any]]) -> tuple[int, int]:
@@ -140,7 +124,7 @@ def _write_segment(
 ) -> list[dict[str, Any]]:
     """Write what is new in the replay; drop segments that the rings have wholly overwritten."""
     kept = [s for s in segments if s["frames"] > replay.frames_seen - replay.slots]
-    if replay_segments.cursor(replay) == _cursor(segments):
+    if replay.cursor == _cursor(segments):
         return kept
     name = f"{_cursor(segments)[0]:010d}-{replay.frames_seen:010d}.safetensors"
     written = {"name": name, "frames": replay.frames_seen, "transitions": replay.transitions_seen}
@@ -154,7 +138,7 @@ def _read(run: Path, path: Path, replay: bool) -> Checkpoint:
         raise ValueError("manifest.json has changed since it was written")
     if manifest["format"] != FORMAT:
         raise ValueError(f"format {manifest['format']}, this version reads {FORMAT}")
-    schema.check(manifest, schema.MANIFEST, layout.MANIFEST)
+    layout.check(manifest, layout.MANIFEST_SHAPE, layout.MANIFEST)
     for name, limit in _LIMITS.items():
         files.verify(path / name, manifest["files"][name], limit)
     for segment in manifest["segments"] if replay else []:

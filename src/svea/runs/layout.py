@@ -16,14 +16,13 @@ An export, which `svea export` makes, has config.json and ACTOR and CRITIC inste
 has no CRITIC unless it is asked for.
 """
 
-from __future__ import annotations
-
+import math
+import reprlib
 from pathlib import Path
 from typing import Any
 
 from svea.config import Config, milestones, options
 from svea.core.importing import is_import_path
-from svea.runs import schema
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -35,13 +34,11 @@ EXPORTS = "exports"
 ANALYSIS = "analysis"
 MEDIA = "media"
 
-RUN_FILES = (CONFIG, METRICS, EVALUATIONS)
-"""A folder with none of these is not a run."""
+RUN_FILES = (CONFIG, METRICS, EVALUATIONS)  # a folder with none of these is not a run
 
 ACTOR, CRITIC = "actor.safetensors", "critic.safetensors"  # of an export
 
-GENERATIONS = 2
-"""Checkpoints that are kept; while one is written there is another."""
+GENERATIONS = 2  # checkpoints that are kept; while one is written there is another
 AGENT, STATE, MANIFEST = "agent.safetensors", "state.json", "manifest.json"  # of a checkpoint
 
 MIB, GIB = 2**20, 2**30
@@ -60,6 +57,40 @@ LOG_LINE_BYTES = 500
 OWN_FEATURES = 32 * 1024  # of a user's own encoder, which is not made here: twice the paper's CNN
 
 
+FILE = {"size": int, "sha256": str}
+MANIFEST_SHAPE = {
+    "format": int,
+    "decision": int,
+    "files": {str: FILE},
+    "segments": [FILE | {"name": str, "frames": int, "transitions": int}],
+}
+"""Of a checkpoint; frames and transitions were ever written, up to a segment's end."""
+STATE_SHAPE = {
+    "speed": str,
+    "updates": int,
+    "owed_updates": int,
+    "next_evaluation": int,
+    "next_save": int,
+    "next_log": int,
+    "log_offset": int,
+    "seconds": float,
+    "random": {
+        "bit_generator": str,
+        "state": {"state": int, "inc": int},
+        "has_uint32": int,
+        "uinteger": int,
+    },
+    "figures": {"sums": {str: float}, "counts": {str: int}},
+    "episodes": [{"seed": int, "number": int, "actions": [[float]], "total": float}],
+    "replay": ({"first_transition": int, "stacks": {str: [int]}}, None),
+}
+"""Of a run, in state.json: what counts and draws."""
+_WORDS = {
+    int: "a whole number from 0", float: "a finite number", str: "a text", list: "a list",
+    dict: "an object",
+}  # fmt: skip
+
+
 def is_run(folder: Path) -> bool:
     """Whether a folder holds at least one file that only a run or an export has."""
     return any((folder / name).is_file() for name in RUN_FILES)
@@ -72,7 +103,7 @@ def is_export(folder: Path) -> bool:
 
 def exported_files(config: Any) -> dict[str, dict[str, Any]]:
     """The weights of an export, each with `size` and `sha256`, as its config.json names them."""
-    named = schema.check(config, {"files": {str: schema.FILE}}, CONFIG)["files"]
+    named = check(config, {"files": {str: FILE}}, CONFIG)["files"]
     if ACTOR not in named:
         raise ValueError(f"{CONFIG} does not name {ACTOR} under 'files', as that of an export does")
     return {Path(name).name: written for name, written in named.items()}
@@ -104,11 +135,7 @@ def export_folder(run: Path, decision: int) -> Path:
 
 
 def checkpoint_order(path: Path) -> tuple[int, ...]:
-    """Decision and repetition of a checkpoint; empty for a folder of another name.
-
-    >>> checkpoint_order(Path("000500000")), checkpoint_order(Path("000500000.2"))
-    ((500000, 0), (500000, 2))
-    """
+    """Decision and repetition of a checkpoint, as 000500000.2; empty for another name."""
     decision, dot, repetition = path.name.partition(".")
     if not decision.isdecimal() or (dot and not repetition.isdecimal()):
         return ()
@@ -136,9 +163,9 @@ def next_checkpoint(run: Path, decision: int) -> Path:
 
 def replay_bytes(config: Config, actions: int = ACTIONS) -> int:
     """Bytes of a run's replay, in memory and on disk."""
-    return options.replay_bytes(
-        config.replay_capacity, config.rendered_size, actions, config.envs, config.episode_length
-    )
+    slots = options.frame_slots(config.replay_capacity, config.envs, config.episode_length)
+    transition = options.WINDOW * 8 + actions * 4 + 3 * 4 + 8
+    return slots * 3 * config.rendered_size**2 + config.replay_capacity * transition
 
 
 def agent_bytes(config: Config) -> int:
@@ -164,3 +191,32 @@ def folder_bytes(config: Config, replay: int, agent: int) -> int:
     copies += len(milestones(config.export_at))
     kept = replay if config.save_replay else 0
     return kept + copies * agent + round(LOG_LINE_BYTES * lines)
+
+
+def check(value: Any, shape: Any, name: str) -> Any:
+    """The value, if it has a shape; else an error that names it.
+
+    A shape is a type; a list of one shape; an object by its keys, of which a value may have more,
+    or of one shape under any key (`str`); a shape and None, for one that may be missing.
+
+    >>> check({"seconds": "long"}, {"seconds": float}, "state")
+    Traceback (most recent call last):
+    ValueError: state.seconds is 'long'; allowed: a finite number
+    """
+    if isinstance(shape, tuple):
+        return value if value is None else check(value, shape[0], name)
+    kind = shape if isinstance(shape, type) else type(shape)
+    right = type(value) in (int, float) if kind is float else type(value) is kind
+    if right and kind in (int, float):
+        right = math.isfinite(value) and (kind is float or value >= 0)
+    if not right:
+        raise ValueError(f"{name} is {reprlib.repr(value)}; allowed: {_WORDS[kind]}")
+    if isinstance(shape, list):
+        for each in value:
+            check(each, shape[0], name)
+    if isinstance(shape, dict):
+        for key in value if str in shape else shape:
+            if key not in value:
+                raise ValueError(f"{name} has no {key!r}")
+            check(value[key], shape.get(key, shape.get(str)), f"{name}.{key}")
+    return value

@@ -1,7 +1,5 @@
 """Loading: the configuration and the agent of a run or an export; and making exports."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,7 @@ from svea.config.names import own_modules, own_names
 from svea.core import files
 from svea.core import importing as modules
 from svea.core.errors import StorageError, UserError
-from svea.core.importing import is_import_path
-from svea.runs import checkpoint, layout, schema, tensors, zoo
+from svea.runs import checkpoint, layout, tensors, zoo
 from svea.speed import EXACT, choose_device
 from svea.speed.device import multiply_float32
 
@@ -55,7 +52,7 @@ def read_config(run: str | Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{run} is not a run or an export: it has no config.json. Allowed: a folder made by "
-            f"`svea train` or `svea export`{zoo.did_you_mean(run)}"
+            "`svea train` or `svea export`, or zoo:NAME (`svea zoo` lists them)"
         ) from None
     except (OSError, ValueError) as error:
         raise StorageError(f"{path} cannot be read: {error}. Restore it from a copy") from error
@@ -94,17 +91,14 @@ def load_agent(run: str | Path, device: str = "cpu", *, trust: bool = False) -> 
         )
     chosen = choose_device(device)  # before the weights: a bad device is not their fault
     multiply_float32(chosen, config.precision == EXACT)
-    try:
+    what = f"the weights in {run} do not fit its config.json"
+    with tensors.whole(what, "Restore both from a copy"):
         actions = BASES[config.base].actions_in(state)
         _check_sizes(run, config, actions, state, exported)
         agent = make_agent(config, actions, chosen, _made_when_asked(run, config, chosen))
         if exported:
             state = _completed(agent, state, run)
         agent.load_state_dict(state)
-    except tensors.DAMAGE as error:
-        raise StorageError(
-            f"the weights in {run} do not fit its config.json: {error}. Restore both from a copy"
-        ) from error
     agent.decision = decision
     return agent
 
@@ -116,7 +110,7 @@ def _check_sizes(
 
     An encoder of a user's own is made once, with the agent: nothing is known of it before.
     """
-    if is_import_path(config.encoder):
+    if modules.is_import_path(config.encoder):
         return
     with torch.device("meta"):
         described = make_agent(config, actions, "meta", lambda x, generator=None: x)
@@ -215,13 +209,10 @@ def _small(agent: Agent, critic: bool) -> dict[str, tuple[str, ...]]:
 
 def _exported_state(folder: Path, config: dict[str, Any]) -> tuple[dict[str, Tensor], int]:
     """The networks of an export, and for how many decisions they were trained."""
-    try:
-        state: dict[str, Tensor] = {}
+    state: dict[str, Tensor] = {}
+    cure = "Restore it from a copy, or export the run again"
+    with tensors.whole(f"{folder} cannot be read", cure):
         for name, wanted in layout.exported_files(config).items():
             files.verify(folder / name, wanted, layout.WEIGHTS_BYTES)
             state |= tensors.restore(tensors.read(folder / name, layout.WEIGHTS_BYTES))
-        return state, schema.check(config.get("decision", 0), int, "decision")
-    except tensors.DAMAGE as error:
-        raise StorageError(
-            f"{folder} cannot be read: {error}. Restore it from a copy, or export the run again"
-        ) from error
+        return state, layout.check(config.get("decision", 0), int, "decision")

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,16 +63,6 @@ class Accumulator:
             name: torch.tensor(total, dtype=torch.float32, device=device)
             for name, total in state["sums"].items()
         }
-
-
-class Sink(Protocol):
-    """Where log lines go in addition to metrics.jsonl."""
-
-    def write(self, record: dict[str, Any]) -> None:
-        """Take one log line."""
-
-    def close(self) -> None:
-        """Flush and end."""
 
 
 class Log:
@@ -207,8 +197,7 @@ class WeightsAndBiases:
         self._run.finish()
 
 
-AXES = ("decision", "frame", "seconds")
-"""Where a line stands; what a curve may be drawn over."""
+AXES = ("decision", "frame", "seconds")  # where a line stands; what a curve may be drawn over
 
 
 def scalars(record: dict[str, Any]) -> dict[str, float]:
@@ -219,6 +208,9 @@ def scalars(record: dict[str, Any]) -> dict[str, float]:
         for name, value in record.items()
         if isinstance(value, int | float) and name not in (*AXES, "env")
     }
+
+
+Sink = TensorBoard | WeightsAndBiases
 
 
 def loggers(config: Config, decision: int) -> Iterator[Sink]:

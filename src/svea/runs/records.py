@@ -7,8 +7,6 @@ And incidents.jsonl: what went wrong in a run, and whether it recovered. It is a
 not part of the log: a run that lost a worker and one that did not have the same log, bit for bit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time
@@ -52,12 +50,8 @@ MADE_WITH = {
 _NUMBERS = ("seed", "episode", "length", "adaptation_seconds")
 
 
-def protocol_key(record: Record) -> str:
-    """What the episode's outcome depends on, as text."""
-    return _key(record, PROTOCOL)
-
-
-def _key(record: Record, names: tuple[str, ...]) -> str:
+def episode_key(record: Record, names: tuple[str, ...] = PROTOCOL) -> str:
+    """What the episode's outcome depends on, or other entries of its record, as text."""
     return json.dumps([record.get(name) for name in names], sort_keys=True)
 
 
@@ -68,17 +62,17 @@ def latest(records: Iterable[Record]) -> list[Record]:
     another choice of an episode's world): one mean over both would be of neither.
     """
     counting = (record for record, own, newest in _with_newest(records) if own == newest)
-    return list({_key(record, EPISODE): record for record in counting}.values())
+    return list({episode_key(record, EPISODE): record for record in counting}.values())
 
 
 def _with_newest(records: Iterable[Record]) -> Iterator[tuple[Record, Any, Any]]:
     """Each record with its provenance, and the newest one of its evaluation if it has any."""
     records = list(records)
     telling = [r for r in records if isinstance(r.get("provenance"), dict)]
-    newest = {_key(record, EVALUATION): record["provenance"] for record in telling}
+    newest = {episode_key(record, EVALUATION): record["provenance"] for record in telling}
     for record in records:
         own = record.get("provenance")
-        yield record, own, newest[_key(record, EVALUATION)] if isinstance(own, dict) else own
+        yield record, own, newest[episode_key(record, EVALUATION)] if isinstance(own, dict) else own
 
 
 def older_pictures(records: Iterable[Record]) -> Counter[str]:
@@ -90,9 +84,9 @@ def older_pictures(records: Iterable[Record]) -> Counter[str]:
 def replayed(new: Iterable[Record], recorded: Iterable[Record]) -> Counter[str]:
     """How many new records are of episodes that were recorded with other pictures, by why."""
     same = (*EPISODE, "weights", "actions")
-    before = {_key(record, same): record.get("provenance") for record in recorded}
-    known = (record for record in new if _key(record, same) in before)
-    return Counter(explain(before[_key(r, same)], r.get("provenance")) for r in known)
+    before = {episode_key(record, same): record.get("provenance") for record in recorded}
+    known = (record for record in new if episode_key(record, same) in before)
+    return Counter(explain(before[episode_key(r, same)], r.get("provenance")) for r in known)
 
 
 def explain(before: Any, now: Any) -> str:

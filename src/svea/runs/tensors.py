@@ -6,8 +6,7 @@ moved actions by 0.003 on average (`benchmarks/stored.py`); 8 bits and one scale
 matrix moved them by 0.01. Small layers hold few of the weights, and rounding them costs most.
 """
 
-from __future__ import annotations
-
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +30,15 @@ DAMAGE = (
     StorageError,  # not a plain file, or too large
 )
 """What reading a damaged or hostile file may raise."""
+
+
+@contextlib.contextmanager
+def whole(what: str, cure: str) -> Iterator[None]:
+    """A region that reads stored tensors: what is wrong with them is a StorageError."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise StorageError(f"{what}: {error or type(error).__name__}. {cure}") from error
 
 
 def blocks(tensors: dict[str, Tensor]) -> Iterator[memoryview | bytes]:
@@ -60,18 +68,11 @@ def read(path: Path, limit: int) -> dict[str, Tensor]:
         return load_file(path)
 
 
-def shapes(path: Path, limit: int) -> dict[str, list[int]]:
-    """The shape of each tensor in a file; none is read."""
-    with files.open_plain(path, limit), safetensors.safe_open(path, "pt") as file:
-        return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-
-
 SCALE = ":scale"
 """End of the name of a matrix's scales; no parameter has a colon in its name."""
 LARGEST = 127
 BLOCK = 64
-LARGE = 2**18
-"""Weights from which a matrix is stored in 8 bits."""
+LARGE = 2**18  # weights from which a matrix is stored in 8 bits
 
 
 def shrink(state: dict[str, Tensor]) -> dict[str, Tensor]:

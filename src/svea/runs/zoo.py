@@ -5,8 +5,6 @@ folder of the zoo is only read. What a verb writes about an agent goes to a work
 runs/zoo/NAME, which is an export like any other.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator
@@ -15,7 +13,7 @@ from typing import Any
 
 from svea.core import files
 from svea.core.errors import StorageError, UserError, unknown_name
-from svea.runs import layout, schema
+from svea.runs import layout
 
 PREFIX = "zoo:"
 VARIABLE = "SVEA_ZOO"
@@ -100,14 +98,6 @@ def working_copy(run: str | Path) -> Path:
     return copy
 
 
-def did_you_mean(run: str | Path) -> str:
-    """A question to add where a folder is missing whose name an agent has; else nothing."""
-    name, known = Path(run).name.lower().removeprefix(PREFIX), list[str]()
-    with contextlib.suppress(UserError):  # no zoo here
-        known = names()
-    return next((f". Did you mean {PREFIX}{n}?" for n in known if n.lower() == name), "")
-
-
 def cards() -> tuple[list[dict[str, Any]], list[StorageError]]:
     """What is known about each agent, from its card; and which cards cannot be used."""
     found, problems = [], []
@@ -116,7 +106,7 @@ def cards() -> tuple[list[dict[str, Any]], list[StorageError]]:
         try:
             with _sound(folder):
                 card = files.read_json(folder / CARD, layout.CONFIG_BYTES)
-                found.append({"name": name, **schema.check(card, CARD_SHAPE, CARD)})
+                found.append({"name": name, **layout.check(card, CARD_SHAPE, CARD)})
         except StorageError as error:
             problems.append(error)
     return found, problems

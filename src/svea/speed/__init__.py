@@ -4,6 +4,7 @@ The update itself is written once, in agents/, and does not know. `accelerate` p
 its parts on an agent; `Learner` is what the training loop calls.
 """
 
+# ruff: noqa: F401
 from svea.speed.accelerate import accelerate, uncompiled
 from svea.speed.device import (
     EXACT,
@@ -17,20 +18,3 @@ from svea.speed.device import (
     warm_up,
 )
 from svea.speed.learner import WARM_UP, Learner, lane
-
-__all__ = [
-    "EXACT",
-    "WARM_UP",
-    "Learner",
-    "accelerate",
-    "check_one_arithmetic",
-    "choose_device",
-    "choose_precision",
-    "choose_speed",
-    "explained",
-    "lane",
-    "precision_context",
-    "synchronise",
-    "uncompiled",
-    "warm_up",
-]

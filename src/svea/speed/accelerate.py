@@ -6,26 +6,22 @@ and `join` of views, `forward` of networks, `Actor.sample`, `Replay.sample`, and
 `overlap`, `update_target`, `weighted_error` and `policy_losses`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from svea import views
+from svea.agents.agent import Agent
 from svea.agents.auxiliary import PAD
 from svea.augment import Augmentation, transform
 from svea.speed.device import NO_KERNELS, wing
-
-if TYPE_CHECKING:
-    from svea.agents.agent import Agent
 
 
 def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16) -> None:

@@ -1,7 +1,5 @@
 """Where and how exactly to compute: device, precision, way of updating, the process's threads."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -3,22 +3,18 @@
 A captured update is replayed from a CUDA graph; runs side by side work on streams of their own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from svea.agents.agent import Agent, Losses, Phase
 from svea.replay import Batch, Replay
 from svea.speed.accelerate import accelerate
 from svea.speed.device import precision_context, prepare, repeat_exactly, wing
-
-if TYPE_CHECKING:
-    from svea.agents.agent import Agent, Losses, Phase
 
 Batches = tuple[Batch, Batch | None]
 """What an update takes: the agent's batch, and one for the auxiliary task if it wants its own."""

@@ -9,8 +9,6 @@ The one of this machine is here: a process per run, or per group of runs that tr
 Several processes share a GPU where its memory allows.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import queue
@@ -34,6 +32,7 @@ ENGINES = {
     "slurm": "svea.studies.slurm",
 }
 MOST = 10_000  # of what can be asked for
+Runs = Sequence[PlannedRun]
 
 # Generous allowances for what a run needs in addition to its replay; --jobs and --gpus override.
 RUN_BYTES = 2_000_000_000  # main memory: torch, environments
@@ -73,15 +72,9 @@ class Resources:
         for name, least in {"jobs": 0, "cpus": 0, "gpus": -1, "together": 1}.items():
             between(least, MOST).check(name, getattr(self, name))
         if on != "local" and self.together > 1:
-            raise UserError(
-                f"together is {self.together}, but --on {on} starts a process for every run; "
-                "leave it out, or use --on local"
-            )
+            raise UserError(f"together is {self.together}; allowed with --on {on}: 1")
         if not self.seconds("none"):
-            raise UserError(
-                f"time_limit is {self.time_limit!r}; allowed: auto, none, or a time of 1s or more, "
-                "such as 90s, 9m, 1h30m"
-            )
+            raise UserError(f"time_limit is {self.time_limit!r}; allowed: auto, none, 90s, 1h30m")
         self.slurm_options()
 
     def seconds(self, usual: str) -> float:
@@ -106,9 +99,7 @@ def require(resources: Resources) -> None:
     """Nothing is needed beyond this machine."""
 
 
-def run_study(
-    study: Study, runs: Sequence[PlannedRun], resources: Resources, refresh: Callable[[], None]
-) -> None:
+def run_study(study: Study, runs: Runs, resources: Resources, refresh: Callable[[], None]) -> None:
     """Supervise runs until each is done or failed, the study is cancelled, or its time is up."""
     end = time.monotonic() + resources.seconds("none")
     stopping = threading.Event()  # this driver's own: another may work on the same study
@@ -117,7 +108,7 @@ def run_study(
     for slot in slots:
         free.put(slot)
 
-    def work_on(group: Sequence[PlannedRun]) -> None:
+    def work_on(group: Runs) -> None:
         slot = free.get()
         # On a GPU agents are played at once: twelve kept 16 cores busy, which the groups share.
         at_once = max(len(group), 3 * usable_cores() // 4 // len(slots)) if GPU in slot else 1
@@ -160,13 +151,10 @@ def find_slots(configs: Sequence[Config], resources: Resources) -> list[Slot]:
     replay = together * max((replay_bytes(config) for config in configs), default=0)
     if gpus and any(config.device in ("auto", "cuda") for config in configs):
         share, needed = resources.gpus * together, replay + together * GPU_BYTES
-        for name, free in gpus:
-            names += [name] * int(1 / share if share > 0 else HEADROOM * free // needed)
-        # Of those that share a GPU the first come first: few runs are spread over many GPUs.
+        fit = {name: int(1 / share if share > 0 else HEADROOM * b // needed) for name, b in gpus}
+        # A run for each GPU, then the next: few runs are spread over many GPUs.
+        names = [name for turn in range(max(fit.values())) for name in fit if turn < fit[name]]
         names = names or [gpus[0][0]]
-        names = [
-            names[i] for i in sorted(range(len(names)), key=lambda i: names[:i].count(names[i]))
-        ]
         room = len(names)
     else:
         room = int(HEADROOM * memory // (replay + RUN_BYTES)) if memory else by_cores

@@ -9,24 +9,22 @@
 Nothing else is remembered: engine, driver and machines may be lost, and the same command continues.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from svea.core import files
-from svea.core.errors import LARGEST, UserError
+from svea.core.errors import UserError
 from svea.core.files import read_json, replace_json
 from svea.core.importing import is_import_path, require_trust
 from svea.core.seeds import episodes_of_all
-from svea.evaluation.episodes import check_episodes, episodes_in
-from svea.runs import layout, schema
+from svea.evaluation import check_episodes, episodes_in
+from svea.runs import layout
 from svea.runs.records import is_agent, latest, read_records
 from svea.studies.plan import PlannedRun
 
@@ -92,9 +90,7 @@ class Study:
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
             replace_json(self.folder / "study.json", content)
         except OSError as error:
-            raise UserError(
-                f"cannot write the study {self.folder}: {error}; name another --out"
-            ) from error
+            raise UserError(f"cannot write {self.folder}: {error}; name another --out") from error
         (self.folder / "cancel").unlink(missing_ok=True)
 
     def cancel(self) -> None:
@@ -122,20 +118,17 @@ def open_study(
     known = {run.name: run for run in existing.runs}
     same = [run for run in runs if run.name in known]
     for run in same:
-        before, now = known[run.name].values, run.values
-        names = [n for n in sorted({**before, **now}) if before.get(n) != now.get(n)]
+        old, new = known[run.name].values, run.values
+        names = [n for n in sorted({**old, **new}) if old.get(n) != new.get(n)]
         if names:
-            words = [
-                f"{n} {before.get(n, 'default')} there, {now.get(n, 'default')} here" for n in names
-            ]
+            words = [f"{n} {old.get(n, 'unset')} there, {new.get(n, 'unset')} here" for n in names]
             raise UserError(
                 f"{folder} holds another study; its run {run.name} differs:\n  {', '.join(words)}\n"
                 "Give the same options to continue it, or another --out"
             )
     if existing.title != title if existing.title else not same:
-        of = f" ({existing.title})" if existing.title else ""
         raise UserError(
-            f"{folder} holds another study{of} of {len(known)} runs, none of them among these; "
+            f"{folder} holds another study {existing.title!r} of {len(known)} runs; "
             "name another --out"
         )
     return study
@@ -148,7 +141,7 @@ def read_study(folder: Path) -> Study:
     if not path.exists():
         raise UserError(f"{folder} is not a study: it has no study.json. `svea sweep` makes one")
     try:
-        content = schema.check(read_json(path, STUDY_BYTES), PLAN, "the plan")
+        content = layout.check(read_json(path, STUDY_BYTES), PLAN, "the plan")
         runs = tuple(map(_planned, content["runs"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
@@ -229,10 +222,7 @@ class RunState:
 
     @property
     def made(self) -> int:
-        """Decisions with an update: those of a warm-up follow at its end and take another time.
-
-        A run that is all warm-up has nothing else to be timed by.
-        """
+        """Decisions with an update: those of a warm-up take another time, unless it is all."""
         at, config = self.progress.decision, self.run.config
         return 0 if at <= config.warmup < config.decisions else at
 
@@ -278,9 +268,9 @@ def read_progress(study: Path, run: PlannedRun) -> Progress:
     """How far a run of a study is: its newest checkpoint, and the end of its log."""
     folder = run_folder(study, run)
     lines = _last_lines(folder / layout.METRICS)
-    newest = next(_records(reversed(lines)), {})
-    found = _records(line for line in lines if b'"return_mean"' in line)
-    evaluations = [record for record in found if _is_number(record.get("return_mean"))]
+    newest = next(filter(None, map(files.parse_line, reversed(lines))), {})
+    evaluated_in = [line for line in lines if b'"return_mean"' in line]
+    evaluations = list(filter(None, map(files.parse_line, evaluated_in)))  # a half line is left out
     evaluated = evaluations[-1]["decision"] if evaluations else -1
     saved = layout.newest_checkpoint(folder)
     # Without evaluations during training, none is waited for.
@@ -294,10 +284,8 @@ def read_progress(study: Path, run: PlannedRun) -> Progress:
             name for name in run.analyses if not layout.analysis_file(folder, name).exists()
         ),
     }
-    seconds = newest.get("seconds")
-    seconds = seconds if _is_number(seconds) and seconds > 0 else None
-    returns = {str(record.get("mode")): record["return_mean"] for record in evaluations}
-    return Progress(newest.get("decision", 0), seconds, returns, saved, left)
+    returns = {record["mode"]: record["return_mean"] for record in evaluations}
+    return Progress(newest.get("decision", 0), newest.get("seconds"), returns, saved, left)
 
 
 def export_is_taken(state: RunState) -> bool:
@@ -353,29 +341,14 @@ def _last_lines(path: Path) -> list[bytes]:
         return []
 
 
-def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The lines of a log that are whole."""
-    for record in map(files.parse_line, lines):
-        if record is not None and _is_number(record.get("decision")):
-            yield record
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value can be calculated with: finite, and not larger than any that we write."""
-    return isinstance(value, int | float) and abs(value) <= LARGEST
-
-
 # The journals -------------------------------------------------------------------------------------
 
 
 def write_entry(study: Path, run: PlannedRun, **entry: Any) -> None:
     """Append one line to a run's journal."""
     line = json.dumps({"time": round(time.time(), 3), **entry})
-    journal = files.descriptor(journal_path(study, run), APPEND)
-    try:
+    with files.closing(files.descriptor(journal_path(study, run), APPEND)) as journal:
         files.append(journal, f"{line}\n".encode())
-    finally:
-        os.close(journal)
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:

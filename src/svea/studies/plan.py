@@ -1,7 +1,5 @@
 """The plan of a study: grids of tasks, methods, augmentations and seeds, checked and named."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -19,7 +17,7 @@ from svea.config.run import flat
 from svea.core.errors import LARGEST, UserError, unknown_name
 from svea.core.files import output_folder
 from svea.envs import expand_modes
-from svea.evaluation.episodes import Episodes, check_episodes
+from svea.evaluation import Episodes, check_episodes
 
 Values = dict[str, Any]
 """Options of `svea train` by their dotted names."""
@@ -120,8 +118,8 @@ def plan_runs(
     for grid in grids:
         if taken := sorted(NOT_SET & {*shared, *flat(grid.set)}):
             raise UserError(
-                f"{taken[0]} cannot be set for runs of a study: what is combined is given as "
-                "tasks, methods, augments and seeds, and folders are named by the study"
+                f"{taken[0]} cannot be set for runs of a study; allowed: tasks, methods, augments "
+                "and seeds as such, and --out for the study"
             )
         for point in grid.points():
             values = shared | _with_absolute_paths(point)
@@ -129,15 +127,11 @@ def plan_runs(
             # A run is named after what is varied, and what its grid sets on its own.
             parts = [config.task, config.method, config.augment]
             parts += [f"{option}={value}" for option, value in flat(grid.set).items()]
-            name = bounded(
-                "-".join(filter(None, [*parts, suffix])), f"s{config.seed}", LONGEST_NAME
-            )
+            parts += [suffix] if suffix else []
+            name = bounded("-".join(parts), f"s{config.seed}", LONGEST_NAME)
             if twin := name if name in runs else names.get(config):
                 also = "" if twin == name else f" (also as {twin})"
-                raise UserError(
-                    f"run {name} is in the study twice{also}; give each task, method, "
-                    "augmentation and seed once"
-                )
+                raise UserError(f"run {name} is in the study twice{also}; name each run once")
             names[config] = name
             runs[name] = PlannedRun(
                 name, values, config.decisions, modes_of(config.task), episodes, tuple(analyses),
@@ -155,11 +149,7 @@ def resolve(values: Values) -> Config:
     seed = rest.pop("seed", None)
     if type(seed) is not int or not 0 <= seed <= LARGEST:
         raise UserError(f"seed is {seed!r}; allowed: 0 to {LARGEST}")
-    try:
-        key = json.dumps(rest, sort_keys=True, default=str)
-    except (TypeError, ValueError, RecursionError) as error:  # Python may give anything
-        raise UserError(f"the options of a run cannot be read: {error}") from error
-    return dataclasses.replace(_resolve(key), seed=seed)
+    return dataclasses.replace(_resolve(json.dumps(rest, sort_keys=True, default=str)), seed=seed)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -172,9 +162,7 @@ def _resolve(values: str) -> Config:
 def read_study_file(path: Path) -> tuple[list[Grid], dict[str, Any]]:
     """The grids of a TOML file, at its top or as `[[grid]]`, and its other settings."""
     if path.suffix != ".toml" or not path.is_file():
-        raise UserError(
-            f"no study file {str(path)!r}; allowed: a file that ends in .toml, or flags"
-        )
+        raise UserError(f"no study file {str(path)!r}; allowed: one that ends in .toml, or flags")
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

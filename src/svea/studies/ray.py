@@ -5,21 +5,19 @@ the driver dies, Ray ends its tasks (their runs save), and the same command cont
 started here opens ports on the loopback interface only, shows no dashboard and reports no usage.
 """
 
-from __future__ import annotations
-
 import contextlib
-import functools
 import os
 import socket
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import cloudpickle
 
 from svea.core.errors import SveaError, UserError
 from svea.core.machine import usable_cores
-from svea.studies.engines import Resources, require_package
+from svea.studies.engines import Resources, Runs, require_package
 from svea.studies.folder import Study, is_cancelled
 from svea.studies.plan import PlannedRun
 from svea.studies.supervise import GRACE_SECONDS, Execute, supervise
@@ -32,10 +30,7 @@ LOST_TASKS = 10  # how often Ray may lose one run's task
 def require(resources: Resources) -> None:
     """Refuse, before anything starts, where Ray is not installed or its cluster not reachable."""
     if resources.time_limit != "auto":
-        raise UserError(
-            f"time_limit is {resources.time_limit!r}, but --on ray has none; leave it out, or use "
-            "--on local"
-        )
+        raise UserError(f"time_limit is {resources.time_limit!r}; --on ray has none: leave it out")
     require_package("ray", "ray")
     address = _address(resources)
     if address in ("", "auto", "local"):
@@ -47,14 +42,11 @@ def require(resources: Resources) -> None:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except OSError as error:
         raise UserError(
-            f"no Ray cluster answers at {address}: {error}. `ray start --head` on its first "
-            "machine prints the address; without --address one is started here"
+            f"no Ray cluster answers at {address}: {error}. `ray start --head` prints the address"
         ) from error
 
 
-def run_study(
-    study: Study, runs: Sequence[PlannedRun], resources: Resources, refresh: Callable[[], None]
-) -> None:
+def run_study(study: Study, runs: Runs, resources: Resources, refresh: Callable[[], None]) -> None:
     """Supervise runs until each is done or failed, or the study is cancelled."""
     with connection(resources) as ray:
         run_on(ray, study, runs, resources, refresh)
@@ -63,7 +55,7 @@ def run_study(
 def run_on(
     ray: Any,
     study: Study,
-    runs: Sequence[PlannedRun],
+    runs: Runs,
     resources: Resources,
     refresh: Callable[[], None],
     execute: Execute | None = None,
@@ -77,9 +69,7 @@ def run_on(
         while in_flight or (waiting and not is_cancelled(study.folder)):
             while waiting and len(in_flight) < most and not is_cancelled(study.folder):
                 run = waiting.popleft()
-                call = functools.partial(
-                    supervise, study.folder, [run], study.attempts, execute=execute
-                )
+                call = partial(supervise, study.folder, [run], study.attempts, execute=execute)
                 in_flight[task.remote(cloudpickle.dumps(call))] = run
             ready, _ = ray.wait(list(in_flight), num_returns=1, timeout=1.0)
             if ready:

@@ -4,13 +4,11 @@ SLURM warns a job that is preempted or about to reach its time limit; the job le
 submitit puts it back into the queue, from where it resumes from the run's folder.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from svea.core import process
 from svea.core.errors import UserError
 from svea.core.files import read_json, replace_json
 from svea.core.machine import ANSWER_SECONDS
-from svea.studies.engines import Resources, require_package
+from svea.studies.engines import Resources, Runs, require_package
 from svea.studies.folder import STUDY_BYTES, Study
 from svea.studies.plan import PlannedRun
 from svea.studies.supervise import stop_children, supervise
@@ -55,23 +53,18 @@ def require(resources: Resources) -> None:
     """Refuse, before anything starts, where SLURM or submitit is missing."""
     require_package("submitit", "slurm")
     if not shutil.which("sbatch"):
-        raise UserError(
-            "no SLURM here: the program sbatch is not found. Start the study on a login node, or "
-            "use --on local or --on ray"
-        )
+        raise UserError("no SLURM here: sbatch is not found. Start the study on a login node")
     seconds = resources.seconds(TIME_LIMIT)
     if seconds == float("inf") or seconds < 60:
         raise UserError(f"time_limit is {resources.time_limit!r}; allowed for SLURM: 1m or more")
     if resources.gpus > 0 and resources.gpus != int(resources.gpus):
-        raise UserError(
-            f"gpus is {resources.gpus:g}, but SLURM gives whole GPUs to a job; allowed: 0, 1, ..."
-        )
+        raise UserError(f"gpus is {resources.gpus:g}; allowed for SLURM: whole ones, 0, 1, ...")
     _queued()
 
 
 def run_study(
     study: Study,
-    runs: Sequence[PlannedRun],
+    runs: Runs,
     resources: Resources,
     refresh: Callable[[], None],
     cluster: str = "slurm",
@@ -104,8 +97,9 @@ def make_executor(study: Study, resources: Resources, cluster: str = "slurm") ->
     executor = submitit.AutoExecutor(
         folder=folder / "%j", cluster=cluster, slurm_max_num_timeout=REQUEUES
     )
-    options: dict[str, Any] = {"name": f"svea-{study.folder.name}", "gpus_per_node": gpus}
-    options |= {
+    options: dict[str, Any] = {
+        "name": f"svea-{study.folder.name}",
+        "gpus_per_node": gpus,
         "timeout_min": max(int(seconds // 60), 1),
         "cpus_per_task": int(resources.cpus) or 2,
     }

@@ -5,8 +5,6 @@
 when the study is cancelled. Several runs share each process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -29,7 +27,7 @@ from svea.config.names import own_modules
 from svea.config.presets import as_command
 from svea.core import files, importing, process
 from svea.core.errors import Stopped, StorageError, SveaError, UserError
-from svea.core.outcome import exit_code, one_line_warning
+from svea.core.process import exit_code, one_line_warning
 from svea.core.terminal import note
 from svea.studies.folder import (
     APPEND,
@@ -194,11 +192,9 @@ def _locked_journal(study: Path, run: PlannedRun) -> Iterator[int | None]:
     path = journal_path(study, run)
     with files.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        journal = files.descriptor(path, APPEND)
-    try:
+        opened = files.descriptor(path, APPEND)
+    with files.closing(opened) as journal:
         yield journal if files.lock(journal, LOCK_SECONDS) else None
-    finally:
-        os.close(journal)
 
 
 # Processes ----------------------------------------------------------------------------------------
@@ -312,14 +308,10 @@ def analyse(study: Path, runs: Sequence[PlannedRun], names: Sequence[str]) -> No
     _trust_plan(runs)
     from svea.evaluation.analysis import Sample, q_gap, q_variance
 
-    analyses: dict[str, tuple[Callable[[Sample], object], int]] = {
-        "q-gap": (functools.partial(q_gap, names=["all"]), 4),
-        "q-variance": (q_variance, 16),
-    }
     for run, name in itertools.product(runs, names):
-        function, draws = analyses[name]
-        folder, gap = run_folder(study, run), name == "q-gap"
-        function(Sample.of(folder, 256, draws, seed=0, device=run.config.device, gap=gap))
+        folder, device, gap = run_folder(study, run), run.config.device, name == "q-gap"
+        sample = Sample.of(folder, 256, 4 if gap else 16, seed=0, device=device, gap=gap)
+        q_gap(sample, names=["all"]) if gap else q_variance(sample)
 
 
 def _conclude(study: Path, ends: Iterable[tuple[PlannedRun, Exception | Stopped | None]]) -> None:

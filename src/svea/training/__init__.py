@@ -1,7 +1,5 @@
 """Training: one run, or several that take turns in one process. The loop itself is in `trainer`."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """What a training run shows: a live panel on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,6 @@ from rich.text import Text
 from svea.config import Config, Role, fields
 from svea.config.names import own_modules
 from svea.core.given import fingerprint
-from svea.core.machine import activation
 from svea.core.terminal import console, redrawn, waiting
 from svea.core.words import duration, plural
 
@@ -46,10 +43,10 @@ class Display:
         self._doing, self._returns = "", ""
 
     @contextmanager
-    def show(self) -> Iterator[Display]:
+    def show(self) -> Iterator[None]:
         """Show the panel while the run works (on a terminal)."""
         with redrawn(self.console, self, refresh_per_second=4) as self._live:
-            yield self
+            yield
         self._live = None
 
     def waiting(self, doing: str) -> AbstractContextManager[object]:
@@ -130,10 +127,10 @@ def next_commands(config: Config) -> str:
     run = shlex.quote(str(config.folder))
     if fingerprint(config.task) is not None:
         here = f"`svea.evaluate({str(config.folder)!r}, modes=['train', 'picture_colors'])`"
-        return f"next: in Python {here}; then {activation()}`svea report {run}`"
+        return f"next: in Python {here}; then `svea report {run}`"
     trust = " --trust" if own_modules(vars(config)) else ""
     verbs = (f"eval {run}{trust}", f"report {run}", f"watch {run}{trust}")
-    return f"next: {activation()}" + ", ".join(f"`svea {verb}`" for verb in verbs)
+    return "next: " + ", ".join(f"`svea {verb}`" for verb in verbs)
 
 
 def run_names(configs: Sequence[Config]) -> list[str]:

@@ -1,7 +1,5 @@
 """Evaluations during training: the environments they are played in, and what the log says."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from contextlib import ExitStack

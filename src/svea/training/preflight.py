@@ -1,7 +1,5 @@
 """Checks before the first decision: does the run fit into memory, onto the disk, into a day?"""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

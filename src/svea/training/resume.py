@@ -31,8 +31,7 @@ from svea.envs.rendering.backend import (
     choose_renderer,
 )
 from svea.envs.workers.pool import OpenEpisode
-from svea.replay.segments import counters
-from svea.runs import checkpoint, layout, schema, tensors
+from svea.runs import checkpoint, layout, tensors
 from svea.runs.load import ABOUT, read_config
 from svea.runs.records import differing
 
@@ -61,7 +60,6 @@ def open_folder(
         ) from error
     busy = f"another process is training in {folder}; wait for it to end, or name another --out"
     stack.enter_context(files.locked(folder, UserError(busy)))
-    files.sweep(folder, layout.CONFIG)
     saved = checkpoint.load(folder)
     if saved and saved.decision == 0 and _has_no_replay(saved):
         saved = None  # stopped before its first decision: there is nothing to continue from
@@ -109,7 +107,7 @@ def _check_same_run(config: Config, stored: dict[str, Any], saved: checkpoint.Ch
             f"{where}; decisions is {config.decisions:,}. Give at least as many, or another --out"
         )
     with _fitting(folder, saved):
-        schema.check(saved.state, schema.STATE, layout.STATE)
+        layout.check(saved.state, layout.STATE_SHAPE, layout.STATE)
     if _has_no_replay(saved) and not is_finished(config, saved):
         raise UserError(
             f"{where} and was saved without its replay (--no-save-replay), so it cannot be "
@@ -227,7 +225,7 @@ def state_of(run: Trainer) -> dict[str, Any]:
         "random": run.random.bit_generator.state,
         "figures": run.losses.state(),
         "episodes": [vars(episode) for episode in run.environments.episodes],
-        "replay": counters(run.replay) if run.config.save_replay else None,
+        "replay": run.replay.counters() if run.config.save_replay else None,
     }
 
 

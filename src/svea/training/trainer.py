@@ -4,8 +4,6 @@
 their own, the learner makes an update for each of these decisions.
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator
@@ -71,15 +69,6 @@ def interrupts() -> Iterator[Interrupt]:
 
 class Trainer:
     """A run that is begun or resumed: its environments, agent, replay, log and counters."""
-
-    decision: int  # made so far, by all environments
-    updates: int
-    owed_updates: int  # left from the warm-up
-    next_evaluation: int  # the decision at which it is due, as for the next three
-    next_export: int
-    next_save: int
-    next_log: int
-    segments: list[dict[str, Any]]  # of the replay, already on disk
 
     def __init__(
         self,
@@ -165,12 +154,17 @@ class Trainer:
         say(preflight.slow_warning(config, self.device, left))
 
     def _begin(self) -> None:
-        """Counters of a new run, and the first episode of every environment."""
-        self.decision = self.updates = self.owed_updates = self.next_evaluation = 0
+        """Counters of a new run, and the first episode of every environment.
+
+        What comes next is told by the decision at which it is due.
+        """
+        self.decision = 0  # made so far, by all environments
+        self.updates = self.owed_updates = self.next_evaluation = 0  # owed: left from the warm-up
         if not (self.config.eval_first and self.config.eval_every):
             self.plan_evaluation()
         self.next_save, self.next_log = self.config.save_every, self.config.log_every
-        self.log_offset, self.segments, self.seconds_before = 0, [], 0.0
+        self.log_offset, self.seconds_before = 0, 0.0
+        self.segments: list[dict[str, Any]] = []  # of the replay, already on disk
         seeds = [episode_seed(self.config.seed, TRAINING, i, 0) for i in range(self.config.envs)]
         self.environments.reset(seeds)
         for index in range(self.config.envs):

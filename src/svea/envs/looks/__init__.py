@@ -1,7 +1,5 @@
 """How an environment looks: `Mode`, the base of all looks, and its provenance in words."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 from collections.abc import Mapping, Sequence

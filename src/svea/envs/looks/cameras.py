@@ -20,8 +20,6 @@ a camera that follows the agent no longer does; here it is one of 100 and is add
 camera is.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -14,8 +14,6 @@ written into the compiled model's textures, of the sky's six sides only where th
 them, and uploaded.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Sequence

@@ -13,8 +13,6 @@ All three move at every second simulator step. Here every draw comes from the se
 original's do not), and the camera stays where it is at odd steps too (the original's falls back).
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -20,8 +20,6 @@ What the public code does otherwise, or does not do at all:
 - with several lamps (swimmer, quadruped_fetch) each draws its own place; here they move alike.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from typing import Any

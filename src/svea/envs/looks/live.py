@@ -6,8 +6,6 @@ that begins in it has the pictures of the mode's own environment.
 What can be changed by hand on top of a look: values with bounds, colours, clips by name.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Collection, Sequence
@@ -42,7 +40,7 @@ class Adjustments:
     sky: str = ""
     video: str = ""  # the name of a clip that is shown behind the agent (`find_clips`)
     video_on_floor: bool = True
-    variation: Variation = field(default_factory=dict)
+    variation: dict = field(default_factory=dict)  # type: ignore[type-arg]  # a bare type: checked
     """Values of factors (`svea.config.factors`)."""
 
     @property

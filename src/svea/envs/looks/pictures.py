@@ -3,8 +3,6 @@
 They need no simulated scene, so any environment can be tested in them, also a user's own.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -8,8 +8,6 @@ file to the observation as the benchmark does it, bilinear and without smoothing
 in before pictures are stacked. Pictures of another size, those of `render()`, show a smooth frame.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

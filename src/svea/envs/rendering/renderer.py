@@ -34,8 +34,6 @@ FIRST_PICTURE_SECONDS = 20.0
 """A renderer that has not drawn by then is taken to be stuck, where there is another one: some
 drivers hang when many processes begin."""
 
-FEW_SIDES = 3  # of the sky's cube that are sent one by one; more are faster sent all at once
-
 VISIBLE, MOST_DIFFERENT = 8, 0.005
 """Levels by which a pixel of the rasteriser's may differ from MuJoCo's, and the share of a
 picture's pixels that may differ by more."""
@@ -47,8 +45,6 @@ machine."""
 
 CHECKED = tuple(10**power for power in range(7))
 """Which of a renderer's pictures are compared with MuJoCo's: the first, and ever fewer later on."""
-
-Changes = dict[int, set[int]]  # textures of a model that were changed, and which sides of a cube
 
 _shared_context: Context | None = None
 _on_first_picture: Callable[[], None] | None = None
@@ -117,8 +113,8 @@ class Renderer:
         self._camera.type, self._camera.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, camera
         self._buffers = dict[int, np.ndarray]()
         self._raster: Raster | None = None
-        self._to_send: Changes = defaultdict(set)
-        self._to_copy: Changes = defaultdict(set)
+        self._to_send = set[int]()  # textures that were changed: to OpenGL, whole,
+        self._to_copy = defaultdict[int, set[int]](set)  # and to the rasteriser, some sides of each
         self.drawn = 0  # pictures that were not MuJoCo's
 
         with _watch():
@@ -213,8 +209,8 @@ class Renderer:
     def render(self, size: int) -> None:
         """Draw the scene into the framebuffer of this renderer, which stays bound; do not wait."""
         mujoco = self._mujoco
-        for texture, sides in _take(self._to_send):
-            _send(self._model, self._context, texture, sides)
+        while self._to_send:
+            mujoco.mjr_uploadTexture(self._model, self._context, self._to_send.pop())
         if size > self._context.offWidth:
             mujoco.mjr_resizeOffscreen(size, size, self._context)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
@@ -234,8 +230,9 @@ class Renderer:
         if self._raster is None:
             self._to_copy.clear()  # it begins with all textures as they are
             self._raster = rasteriser()(self._model, self._scene, self._context, SHADOW_MAP)
-        for texture, sides in _take(self._to_copy):
-            self._raster.refresh(texture, sides)
+        for texture, sides in self._to_copy.items():
+            self._raster.refresh(texture, sorted(sides))
+        self._to_copy.clear()
         return self._raster
 
     def upload_texture(self, texture: int, faces: Sequence[int] = range(6)) -> None:
@@ -243,8 +240,8 @@ class Renderer:
 
         Of the sky's cube, `faces` are the sides that were changed.
         """
-        for changes in (self._to_send, self._to_copy):
-            changes[texture].update(faces)
+        self._to_send.add(texture)
+        self._to_copy[texture].update(faces)
 
     def visible_sky_faces(self) -> list[int]:
         """List the sides of the sky's cube that the camera can see while it does not turn.
@@ -292,51 +289,6 @@ class Renderer:
         """Free what was not closed: MuJoCo would free it in whichever context is current."""
         if getattr(self, "_gl", None) is not None:
             self.close()
-
-
-def _take(changes: Changes) -> Iterator[tuple[int, list[int]]]:
-    """Each texture that was changed and its sides; they are forgotten."""
-    while changes:
-        texture, sides = changes.popitem()
-        yield texture, sorted(sides)
-
-
-def _send(model: Any, context: Any, texture: int, sides: Sequence[int]) -> None:
-    """Send `model.tex_data` of one texture to OpenGL, in the context that is current.
-
-    MuJoCo always sends all six sides of a cube and recomputes all their mipmaps, which takes 31 ms
-    for dm_control's 800 pixel sky in software; this takes 5 ms a side, for the same pixels. A GPU
-    is fast enough to do it MuJoCo's way.
-    """
-    import mujoco
-    from OpenGL import GL
-
-    software = is_software(GL.glGetString(GL.GL_RENDERER).decode())
-    if not (software and len(sides) <= FEW_SIDES and GL.glCopyImageSubData):  # OpenGL 4.3
-        mujoco.mjr_uploadTexture(model, context, texture)
-    else:
-        _send_sides(model, int(context.texture[texture]), texture, sides)
-
-
-def _send_sides(model: Any, cube: int, texture: int, sides: Sequence[int]) -> None:
-    from OpenGL import GL
-
-    width, start = int(model.tex_width[texture]), int(model.tex_adr[texture])
-    pixels = model.tex_data[start : start + 18 * width * width].reshape(6, -1)
-    flat, rgb = GL.GL_TEXTURE_2D, GL.GL_RGB
-    single = GL.glGenTextures(1)  # its mipmaps are made by themselves
-    GL.glBindTexture(flat, single)
-    GL.glPixelStorei(GL.GL_UNPACK_ALIGNMENT, 1)
-    for side in sides:
-        GL.glTexImage2D(flat, 0, rgb, width, width, 0, rgb, GL.GL_UNSIGNED_BYTE, pixels[side])
-        GL.glGenerateMipmap(flat)
-        for level in range(width.bit_length()):
-            size, whole = width >> level, GL.GL_TEXTURE_CUBE_MAP
-            GL.glCopyImageSubData(
-                single, flat, level, 0, 0, 0, cube, whole, level, 0, 0, side, size, size, 1
-            )
-    GL.glBindTexture(flat, 0)
-    GL.glDeleteTextures([single])
 
 
 def gl_info() -> dict[str, Any]:

@@ -4,8 +4,6 @@ The tasks have the form of dm_control's, so that everything else (stacked pictur
 shared with the suite. docs/robot.md says where every number comes from.
 """
 
-from __future__ import annotations
-
 # ruff: noqa: E402
 import math
 from dataclasses import dataclass

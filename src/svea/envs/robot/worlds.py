@@ -4,8 +4,6 @@ A world is a stored draw: camera position, patterns and colours of table, floor,
 and the light. `worlds.json` holds them; tests/envs/test_robot_worlds.py draws them again.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Mapping

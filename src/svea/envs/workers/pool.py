@@ -15,8 +15,6 @@ resume, it replays the episode. In the same way a worker that dies or hangs is r
 one, which plays its open episodes again and carries on: the results do not show it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

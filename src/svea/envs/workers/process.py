@@ -1,7 +1,5 @@
 """The other end of ``svea.envs.workers.pool``: one process, its environments, one loop."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import functools

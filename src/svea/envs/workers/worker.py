@@ -1,7 +1,5 @@
 """A worker as its parent sees it: a process, its environments, their memory, the line to it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
