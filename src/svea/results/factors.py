@@ -210,7 +210,9 @@ NOTES = (
 
 def _cells(one: Response, brief: bool) -> dict[str, Cell | str]:
     worst = int(one.means.argmin())
-    cells: dict[str, Cell | str] = {f"keeps {100 * s:.0f} %": _range(one, s) for s in (MOST, HALF)}
+    cells: dict[str, Cell | str] = {}
+    for share in (MOST, HALF):
+        cells[f"keeps {100 * share:.0f} %"] = as_range(one, share)
     if not brief:
         cells |= {f"[95 %] of {100 * s:.0f} %": _intervals(one, s) for s in (MOST, HALF)}
     lowest = f"{number(one.means[worst])} at {_short(one.values[worst])}"
@@ -226,7 +228,8 @@ def _short(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
-def _range(one: Response, share: float) -> Cell:
+def as_range(one: Response, share: float) -> Cell:
+    """Where a share of the training return is kept."""
     low, high = (end.point for end in one.ends(share))
     if math.isnan(low):
         return Cell("–")

@@ -331,13 +331,14 @@ def factor_figures(found: Sequence[Response], looks: Looks) -> Iterator[ReportFi
             "seeds where there are several. Dotted: the training value. Pictures: the world at "
             "both ends, and where an agent has lost half of its return first."
         )
-        rows = [row for one in several for row in _response_rows(one)]
+        rows = [row for one in several for row in response_rows(one)]
         methods = tuple(one.group.method for one in several)
         about = f"factor-{task}-{name}", FACTORS, task
         yield ReportFigure(*about, figure, caption, methods, rows)
 
 
-def _response_rows(one: Response) -> Iterator[Record]:
+def response_rows(one: Response) -> Iterator[Record]:
+    """The points of a curve, and the ends of its tolerances."""
     who: Record = {"task": one.group.task, "setting": one.group.label, "factor": one.factor.name}
     names = ("value", "mean", "low", "high", "success")
     for row in zip(one.values, one.means, *one.band, one.success, strict=True):
