@@ -1,6 +1,6 @@
 """Updates of several settings in turn: what an augmentation, an encoder or a method costs.
 
-    python benchmarks/updates.py                                   # those of docs/notes/speed.md
+    python benchmarks/updates.py                                   # the usual five
     python benchmarks/updates.py augment=conv augment=overlay encoder=frames --turns 4
     python benchmarks/updates.py augment=conv method=madi,batch_size=64 --profile 16
     python benchmarks/updates.py --preset quick --repeats 3        # a CPU's, in minutes

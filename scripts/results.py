@@ -71,7 +71,7 @@ PAGES = (
     "docs/results.md",
     "docs/results-tables.md",
     "docs/svea-motion.md",
-    "docs/notes/recipe.md",
+    "docs/lab-book.md",
 )
 HEADLINE = MODES[:3]
 LONG = 500_000  # decisions, the paper's

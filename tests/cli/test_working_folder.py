@@ -71,6 +71,20 @@ def test_train_and_eval(within):
     assert main(["eval", "run", "--task", "toy:make", "--modes", "train", "--episodes", "1"]) == 0
 
 
+@pytest.mark.slow
+def test_the_other_verbs_that_start_processes(within, tmp_path):
+    options = flat(TINY | {"decisions": 13, "eval_every": 0})
+    small = ["--set", *(f"{k}={v}" for k, v in options.items() if k != "method")]
+    grid = ["--tasks", "walker_walk", "--methods", "drq", "--seeds", "0", "--modes", "train"]
+    study = [*grid, "--out", str(tmp_path / "study"), "--jobs", "1", "--episodes", "1", *small]
+    assert main(["sweep", *study]) == 0
+    (run,) = (tmp_path / "study/runs").iterdir()
+    assert main(["watch", str(run), "--modes", "train", "-o", str(tmp_path / "film.mp4")]) == 0
+    assert main(["gallery", "environments", "--modes", "train", "--tasks", "walker_walk",
+                 "-o", str(tmp_path / "sheet.png")]) == 0  # fmt: skip
+    assert main(["bench", "train", "--preset", "quick", "--seconds", "0.1"]) == 0
+
+
 def test_the_processes_of_a_study(within, tmp_path):
     call = functools.partial(importlib.import_module, "svea.studies.supervise")
     work = functools.partial(isinstance, call, str)

@@ -191,7 +191,7 @@ def test_captured_updates_in_bfloat16_are_as_exact_as_eager_ones(settings: dict[
 
     The errors of ten updates count together. As soon as biases are not zero the library rounds
     twice where our kernels round once, other ReLUs flip, and the two errors are independent. On a
-    CPU (docs/notes/speed.md) ours was 0.5 to 1.6 times the library's in single updates, 0.9 times
+    CPU (docs/lab-book.md) ours was 0.5 to 1.6 times the library's in single updates, 0.9 times
     in the mean; the ratio's logarithm has a standard deviation of 0.35 for 16 numbers. So a right
     kernel is off by a factor of 1.5 in one of ten updates, and over ten, where 0.35 becomes 0.11,
     four standard deviations from it. A single update may be off by 3, which is three of them.

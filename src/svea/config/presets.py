@@ -110,7 +110,7 @@ def parse_settings(words: Iterable[str]) -> dict[str, Any]:
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
-    # Chosen by experiment (docs/notes/demo.md). SAC's numbers are not about size: with them returns
+    # Chosen by experiment (docs/lab-book.md). SAC's numbers are not about size: with them returns
     # spread faster in the first thousands of decisions, which are all that a short run has.
     "quick": {
         "decisions": 15_000,

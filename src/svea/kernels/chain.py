@@ -1,7 +1,7 @@
 """A chain of convolutions in CUDA (trunk.cu), for GPUs whose multiprocessors hold a whole picture.
 
 A forward pass is three launches and a backward pass four, where a layer at a time takes 13 and 25
-(convolutions.py, which all other GPUs use). docs/notes/speed.md has the timings.
+(convolutions.py, which all other GPUs use). docs/lab-book.md has the timings.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 others that only add a bias, clip at zero, or convert weights. Here a layer is one kernel forward
 (bias and ReLU included) and two backward (input gradient with the ReLU's mask; weight gradient with
 the bias's). Pictures are (batch, height, width, channels), every convolution a sum over its nine
-taps of (pixels, channels in) x (channels in, channels out). docs/notes/speed.md has the timings.
+taps of (pixels, channels in) x (channels in, channels out). docs/lab-book.md has the timings.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 At the sizes one trains on a CPU, a library spends more time on changing layouts, and on filters
 that fill a vector register exactly but are treated like any other, than on arithmetic. These
 kernels know all sizes when they are compiled, which takes a second (six for the paper's network)
-and is kept in a cache. docs/notes/speed.md has the timings.
+and is kept in a cache. docs/lab-book.md has the timings.
 """
 
 from __future__ import annotations

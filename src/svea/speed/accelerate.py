@@ -28,7 +28,7 @@ def accelerate(agent: Agent, speed: str, precision: torch.dtype = torch.bfloat16
     """Put fast versions of its parts on an agent; with ``eager`` it stays as it was written.
 
     On a CPU these are kernels in C, compiled in a second; torch.compile takes most of a minute
-    there and gains next to nothing (docs/notes/speed.md). Elsewhere torch compiles networks and
+    there and gains next to nothing (docs/lab-book.md). Elsewhere torch compiles networks and
     augmentations, and on an NVIDIA GPU our own kernels take the place of some, a few of them only
     where ``precision`` is bfloat16. Nothing that other agents use is touched.
     """

@@ -194,7 +194,7 @@ def leave_a_core() -> None:
     """Leave one core to the environments, unless OMP_NUM_THREADS says how many threads to take.
 
     All threads wait for the slowest one many times in every update. On 2 cores, with anything else
-    at work, two threads took 1.2 to 2.0 times as long as one (docs/notes/demo.md).
+    at work, two threads took 1.2 to 2.0 times as long as one (docs/lab-book.md).
     """
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, usable_cores() - 1))
