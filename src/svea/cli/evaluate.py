@@ -33,7 +33,7 @@ FORECAST_AFTER = 20
 
 def evaluate(
     runs: Runs,
-    modes: Modes = (),
+    modes: Modes = ("usual",),
     episodes: tuple[str, ...] = ("30",),
     seed: int = 0,
     random_policy: bool = False,
@@ -70,7 +70,7 @@ def evaluate(
         verbose: all columns (IQM, seeds, the paper's numbers, ...) and how to read them,
             as in the report.
         vary: factors, such as light.strength camera.roll, or all: one at a time over its range,
-            to see how far each may go. Without --modes, only these are played.
+            to see how far each may go. Without other --modes, only these are played.
         values: of each factor, the training value among them.
     """
     from svea.core.given import name_task
@@ -82,7 +82,7 @@ def evaluate(
 
     policies = POLICIES if random_policy else POLICIES[:1]
     other = name_task(task)
-    modes = modes or (() if vary else ("usual",))
+    modes = () if vary and modes == ("usual",) else modes
     folder = data_dir or None
     request = Request(
         modes, count, seed, policies, envs, device, folder, other, jobs, vary, values

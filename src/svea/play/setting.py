@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,7 @@ def sliders() -> list[dict[str, Any]]:
             "unit": one.unit,
             "least": one.least,
             "most": one.most,
-            "step": 1 if one.whole else (one.most - one.least) / 200,
+            "step": 1 if one.whole else 10 ** math.floor(math.log10((one.most - one.least) / 100)),
             "usual": one.neutral,
             "about": one.about,
             "was": former.get(one.name, ""),

@@ -79,9 +79,11 @@ export class Controls {
     const group = name.split(".")[0];
     const label = byId("slider").content.firstElementChild.cloneNode(true);
     Object.assign(label, { title: about }).dataset.fits = group;
-    label.querySelector("span").textContent = name.replace(/[._]/g, " ");
+    const place = document.querySelector(`[data-factors="${group}"]`);
+    const shown = "short" in place.dataset ? name.slice(group.length + 1) : name;
+    label.querySelector("span").textContent = shown.replace(/[._]/g, " ");
     Object.assign(label.querySelector("input"), { id: name, min: least, max: most, step, value: usual });
-    document.querySelector(`[data-factors="${group}"]`).append(label);
+    place.append(label);
     DEFAULTS[name] = this.setting[name] = usual;
     SHOWN_AS[name] = (v) => `${Number(v.toFixed(2))}${UNITS[unit] ?? ` ${unit}`}`;
     LOOK.push(name);
