@@ -58,11 +58,11 @@ wings: ready ## the core's tests without each wing in turn (a test run for each)
 faults: ready ## the fault kit at full size: up to 2 hours on 2 cores; FAULTS="--scale 0.1" for less
 	@$(PY) tools/faults/run.py $(FAULTS)
 
-lint: $(READY) ## ruff, mypy, and the order of imports
+lint: $(READY) ## ruff, mypy, the order of imports, and pages' links and line widths
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
-	@$(PY) -m pytest -q tests/test_rooms.py
+	@$(PY) -m pytest -q tests/test_rooms.py tests/test_docs.py -k 'test_rooms or wrapped'
 
 format: $(READY) ## let ruff rewrite the code in the project's style
 	@$(PY) -m ruff check --fix-only -q .

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple, replace
 
 import numpy as np
 
-from svea.core.words import number, plural
+from svea.core.words import mean_std, number, plural
 from svea.data.clips import DMCGB, source_of
 from svea.envs import GEOMETRY_MODES, LIGHT_MODES, PAPER_TASKS
 from svea.methods import METHODS
@@ -31,6 +31,7 @@ NOT_EVALUATED = "not yet evaluated"
 NAMED_LATER = {"svea + overlay|overlay_drift, sac.n_step=3": "svea-motion"}
 """Settings that became methods after they had run."""
 FEW_SEEDS = "One seed says nothing about others, and over two or three an interval is too narrow."
+HALF = "± is half the width of the 95 % interval"
 KINDS = {"geometry": tuple(GEOMETRY_MODES), "lights": tuple(LIGHT_MODES)}
 RECODED_CLIPS = "Videos: re-coded clips, a little easier than the benchmark's."
 
@@ -43,6 +44,8 @@ SEVERAL = 3  # agents of a run: its last one, and that of the comparison, are in
 
 Seeds = Sequence[Sequence[Record]]
 """Records of each seed."""
+Shown = Callable[[stats.Interval], Cell]
+"""How a mean and its interval are written."""
 
 
 def table(
@@ -50,6 +53,11 @@ def table(
 ) -> Table:
     """A table of texts and cells, with how to read it."""
     return Table.of(name, (dict(zip(titles, row, strict=True)) for row in rows), [note])
+
+
+def plus_minus(ends: stats.Interval) -> Cell:
+    """A value with half the width of its interval: '842 ± 10'."""
+    return Cell(mean_std(ends.point, (ends.high - ends.low) / 2, "{:,.0f}".format))
 
 
 class Comparison:
@@ -61,14 +69,15 @@ class Comparison:
     def __init__(self, shown: Iterable[Group], tried: Iterable[Group]) -> None:
         self.shown, self.tried = records_at_100k(shown), records_at_100k(tried)
 
-    def means(self, left_out: Collection[str] = ()) -> Table:
+    def means(self, left_out: Collection[str] = (), show: Shown = estimate) -> Table:
         """Means over the tasks, of settings that have run on all of them."""
         whole = {label: tasks for label, tasks in _whole(self.shown) if label not in left_out}
-        rows = [(f"`{k}`", *_means(t, MEANS), _seeds(t)) for k, t in whole.items()]
+        rows = [(f"`{k}`", *_means(t, MEANS, show), _seeds(t)) for k, t in whole.items()]
+        shown = HALF if show is plus_minus else "In brackets: the 95 % interval"
         note = (
             f"Means over {len(TASKS)} tasks after {COMPARED_AT:,} decisions, "
-            f"{_played(whole.values(), MEANS)} episodes a mode; 95 % over worlds and "
-            f"seeds (too narrow: few seeds). {RECODED_CLIPS}"
+            f"{_played(whole.values(), MEANS)} episodes a mode. {shown} over worlds and "
+            f"seeds, which is too narrow with so few seeds. {RECODED_CLIPS}"
         )
         return table("means", ("setting", *MEANS, "seeds"), rows, note)
 
@@ -257,8 +266,8 @@ def _each(tasks: Sequence[Seeds], mode: str) -> list[stats.Episodes]:
     return [[by_world(r for r in one if r["mode"] == mode) for one in seeds] for seeds in tasks]
 
 
-def _means(tasks: Sequence[Seeds], modes: Sequence[str]) -> list[Cell]:
-    return [mean_cell(_each(tasks, mode)) for mode in modes]
+def _means(tasks: Sequence[Seeds], modes: Sequence[str], show: Shown = estimate) -> list[Cell]:
+    return [mean_cell(_each(tasks, mode), show) for mode in modes]
 
 
 def mean_over(tasks: Sequence[Seeds], modes: Sequence[str]) -> Cell:
@@ -266,14 +275,14 @@ def mean_over(tasks: Sequence[Seeds], modes: Sequence[str]) -> Cell:
     return mean_cell([one for seeds in tasks for mode in modes for one in _each([seeds], mode)])
 
 
-def mean_cell(returns: Sequence[stats.Episodes]) -> Cell:
+def mean_cell(returns: Sequence[stats.Episodes], show: Shown = estimate) -> Cell:
     """The mean over tasks in a mode, from the returns of each seed of each task."""
     ends = mean_interval(returns)
     if ends is None:
         return Cell(NOT_EVALUATED)
-    lacking, shown = sum(not seed for seeds in returns for seed in seeds), estimate(ends)
+    lacking, shown = sum(not seed for seeds in returns for seed in seeds), show(ends)
     without = f", without {plural(lacking, 'seed')}" if lacking else ""
-    return replace(shown, note=shown.note + without)
+    return replace(shown, note=f"{shown.note}{without}".lstrip(", "))
 
 
 def mean_interval(returns: Sequence[stats.Episodes]) -> stats.Interval | None:

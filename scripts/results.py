@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 from comparison import (
     COMPARED_AT,
     DRAWN,
+    HALF,
     MODES,
     NOT_EVALUATED,
     PLANNED,
@@ -34,6 +36,7 @@ from comparison import (
     kept,
     kinds_of,
     named_groups,
+    plus_minus,
     table,
     training_curves,
 )
@@ -146,22 +149,25 @@ class Results:
 
     def headline(self) -> Table:
         """Our runs of the paper's main method next to the paper, a row per task."""
-        rows, shown = [], []
+        rows, shown = [], list[Result]()
         for task in TASKS:
             group = self._planned(task)
             found = [self._cell(group, mode) for mode in HEADLINE]
-            cells = [
-                replace(cell, paper=self._paper(task, mode, result))
-                for mode, (cell, result) in zip(HEADLINE, found, strict=True)
-            ]
-            rows.append((task, _reached(group) if group else "–", *cells))
-            shown += [result for _, result in found if result]
+            ours = [plus_minus(r.interval) if r else cell for cell, r in found]
+            paper = [papers(published.lookup(task, mode, *PLANNED)) for mode in HEADLINE]
+            played = [result for _, result in found if result]
+            seeds = from_to({result.seeds for result in played})
+            cells = (ours[0], *chain(*zip(ours[1:], paper[1:], strict=True)))
+            rows.append((task, *cells, seeds, _reached(group) if group else "–"))
+            shown += played
         note = (
-            f"{_sizes(shown)}, "
-            f"{_worlds(shown)}; in brackets 95 % over worlds or episodes. The paper: 5 seeds of "
-            "500,000 decisions. † Not a replication: fewer seeds or decisions, or not all worlds."
+            f"{HALF} over worlds, in train over episodes; in the paper's columns it is the "
+            f"standard deviation over 5 seeds of {LONG:,} decisions. "
+            f"{from_to({one.episodes for one in shown})} episodes per cell; {_worlds(shown)}."
         )
-        return table("headline", ("task", "decisions", *HEADLINE), rows, note)
+        paper = [f"{mode}{of}" for mode in HEADLINE[1:] for of in ("", ", paper")]
+        titles = ("task", HEADLINE[0], *paper, "seeds", "decisions")
+        return table("headline", titles, rows, note)
 
     def long(self, labels: Sequence[str] = (), both: bool = False) -> Table:
         """Runs of the paper's length: a row per task and setting, a column for every mode.
@@ -199,16 +205,17 @@ class Results:
 
     def lead(self) -> Table:
         """Means over the tasks of methods alone, and what the last of them reaches later."""
-        means = self.comparison.means(left_out=CANDIDATES)
+        means = self.comparison.means(left_out=CANDIDATES, show=plus_minus)
         rows = [{k: cell.text for k, cell in row.cells.items()} for row in self.motion().rows]
         rows = [row for row in rows if OURS in row["setting"]]
-        ours = [f"{row['video_hard']} ({row['task']})" for row in rows]
+        ours = [f"{row['video_hard']} on {row['task']}" for row in rows]
         tasks = [row["task"] for row in rows]
         paper = [published.lookup(task, "video_hard", PLANNED[0], "overlay") for task in tasks]
         seeds = {len(group.runs) for group in self._long_groups()}
         note = (
-            f"After {LONG:,}, with {from_to(seeds)} seed, `{OURS}` has {' and '.join(ours)} in "
-            f"video_hard, the paper's `svea + overlay` {' and '.join(map(papers, paper))}."
+            f"After {LONG:,} decisions, with {from_to(seeds)} seed, `{OURS}` has in video_hard "
+            f"{' and '.join(ours)}; the paper's `svea + overlay` has "
+            f"{' and '.join(map(papers, paper))}."
         )
         return replace(means, notes=(*means.notes, note))
 

@@ -1,7 +1,6 @@
 """The public names: each says what it is, with an example, which runs as a test where it can."""
 
 import inspect
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -9,14 +8,9 @@ import pytest
 import svea
 from svea import envs, networks
 
-
-def public(module: ModuleType) -> list[tuple[str, Any]]:
-    return [(name, getattr(module, name)) for name in module.__all__ if name != "__version__"]
-
-
 NAMES = [
-    *public(svea),
-    *public(networks),
+    *((name, getattr(svea, name)) for name in svea.__all__ if name != "__version__"),
+    *inspect.getmembers(networks, inspect.isclass),
     *inspect.getmembers(envs, inspect.isfunction),
 ]
 

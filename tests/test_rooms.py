@@ -31,7 +31,7 @@ WINGS = {
 """Heavy or special, and the only room that may import each."""
 
 BUDGET = {
-    "core": 1_810, "data": 1_480, "config": 1_510, "recipes": 120, "methods": 90,
+    "core": 1_810, "data": 1_480, "config": 1_510, "recipes": 130, "methods": 90,
     "views": 100, "augment": 1_090, "networks": 690, "replay": 300, "agents": 1_350, "envs": 4_220,
     "speed": 570, "runs": 1_220, "training": 1_260, "evaluation": 1_650,
     "results": 3_760, "studies": 1_640, "bench": 490, "cli": 2_480,
@@ -39,7 +39,7 @@ BUDGET = {
 }  # fmt: skip
 """Lines of Python that each room may have. A change that raises one lowers another or says why."""
 
-SUMS = {"all but the wings": 25_840, "src": 33_050, "files in src": 162, "tests and tools": 28_880}
+SUMS = {"all but the wings": 25_840, "src": 33_050, "files in src": 162, "tests and tools": 29_000}
 """The same for what rooms are together. A feature with many tests raises them by what it needs."""
 
 SIDE = {

@@ -101,6 +101,11 @@ class Streams:
     policy: tuple[tuple[str, int], ...]
     policy_q: tuple[tuple[str, int], ...]
 
+    @property
+    def policy_views(self) -> tuple[tuple[str, int], ...]:
+        """What the policy sees and Q judges it by, each view once: a pass through the trunk."""
+        return tuple(dict.fromkeys(self.policy + self.policy_q))
+
 
 def streams(recipe: Recipe, options: RecipeOptions) -> Streams:
     """Fill in a recipe's options; streams whose coefficient is 0 are left out."""

@@ -78,6 +78,7 @@ def test_a_check_that_raises_does_not_hide_the_others(monkeypatch):
         monkeypatch.setattr(doctor, check, explode)
     broken = doctor.diagnose()
     assert [check.name for check in broken] == names
+    broken = broken[2:]  # python and svea: nothing there could raise
     assert {check.value for check in broken} == {"RuntimeError: first line second line"}
     assert all(check.status == "problem" and check.cure for check in broken)
     assert doctor.run([]) == errors.SveaError.exit_code

@@ -2,8 +2,7 @@
 
 import pytest
 
-from svea.core.errors import UserError
-from svea.core.seeds import check_count, episodes_of_all, evaluation_seeds, seed_for, world_order
+from svea.core.seeds import episodes_of_all, evaluation_seeds, seed_for, world_order
 
 PURPOSES = ("weights", "agent", "replay", "warm-up")
 
@@ -54,9 +53,3 @@ def test_all_shows_each_world_once() -> None:
         assert {shown.count(world) for world in range(worlds)} == {rounds}
         assert len(seeds) == episodes_of_all(worlds)
     assert len(evaluation_seeds(0, "all")) == 100
-
-
-@pytest.mark.parametrize("episodes", [0, -1, 1.5, True, "every", "30", None])
-def test_what_is_not_a_number_of_episodes_is_refused(episodes: object) -> None:
-    with pytest.raises(UserError, match="1000000000"):
-        check_count("episodes", episodes)

@@ -400,7 +400,9 @@ def test_numbers_of_episodes_that_are_none_are_named(words: str, named: str) -> 
         check_episodes(parse_episodes(words.split()), MODES)
 
 
-@pytest.mark.parametrize("table", [{"train": True}, {"train": None}, {5: 5}, {"train": {}}])
+@pytest.mark.parametrize(
+    "table", [*({"train": one} for one in (True, None, {}, 1.5, "every", "30", -1)), {5: 5}]
+)
 def test_tables_of_anything_are_refused(table: dict[Any, Any]) -> None:
     with pytest.raises(UserError):
         check_episodes(table)

@@ -92,7 +92,7 @@ def test_tasks_are_pooled_by_setting(tmp_path):
         write_run(tmp_path / task, task=task, final={"train": level})
         for task, level in (("walker_walk", 300), ("finger_spin", 500))
     ]
-    last = gather(folders).list_results().rows[-1].cells
+    last = gather(folders).every.rows[-1].cells
     assert (last["task"].text, last["mode"].text) == ("all 2 DMControl tasks", "train")
     assert last["IQM"].line == "400 [371, 431]"  # one seed each: over worlds, as a single task
 

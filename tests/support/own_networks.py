@@ -68,7 +68,8 @@ def a_number() -> int:
 
 
 strong_policy = Method(
-    Recipe((("weak", "alpha"), ("strong", "beta")), "weak", ("strong",)), augment="conv"
+    Recipe((("weak", "alpha"), ("strong", "beta")), "weak", ("strong",), policy_q="weak"),
+    augment="conv",
 )
 small_svea = Method("svea", augment="conv|cutout", encoder="own_networks:Small")
 misspelt = Method("svae")

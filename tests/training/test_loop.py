@@ -16,6 +16,7 @@ from svea.core.errors import NumericsError, UserError
 from svea.core.seeds import TRAINING, episode_seed
 from svea.results.read import find_runs
 from svea.runs import checkpoint, layout
+from svea.runs.load import export
 from svea.training import Trainer, train
 
 
@@ -142,8 +143,7 @@ def test_kept_agents_are_not_runs_of_their_own(uninterrupted: Path, tmp_path: Pa
     run = tmp_path / "runs" / "a"
     shutil.copytree(uninterrupted, run)
     kept = layout.export_folder(run, 20)
-    kept.mkdir(parents=True)
-    shutil.copy(run / "config.json", kept)
+    export(run, kept)
     assert find_runs([tmp_path / "runs"]) == [run]
     assert find_runs([kept]) == [kept] and find_runs([run / "exports"]) == [kept]
 

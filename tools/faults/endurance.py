@@ -1,7 +1,6 @@
 """Memory: what a run needs is what was said, and a long run takes no more than a short one."""
 
 import contextlib
-import json
 import os
 import threading
 import time
@@ -15,7 +14,7 @@ from faults.profiles import CARTPOLE, TOY, children, config, memory, no_pictures
 from faults.tally import Tally, expect
 from whole_runs import metrics
 
-from svea.core.files import read_tail
+from svea.core.files import last_lines, parse_line
 from svea.training import train
 
 MOST_GROWTH = 10 * 1024  # KB in all, after the first quarter
@@ -86,9 +85,8 @@ def endure(profile: dict[str, Any], run: Path) -> Tally:
 
 def newest(run: Path) -> int:
     """The last decision in a run's log."""
-    with contextlib.suppress(OSError, IndexError):
-        return json.loads(read_tail(run / "metrics.jsonl", 4096).split(b"\n")[-2])["decision"]
-    return 0
+    whole = filter(None, map(parse_line, reversed(last_lines(run / "metrics.jsonl"))))
+    return next(whole, {"decision": 0})["decision"]
 
 
 def growth(values: list[int]) -> float:

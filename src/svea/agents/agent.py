@@ -261,12 +261,14 @@ class Agent(Trainable):
 
         Without gradient: the policy's loss must not reach the trunk.
         """
-        streams = self.streams
-        features = self.trunk(self.masked(now.stack(streams.policy)))
-        if streams.policy_q == streams.policy:
-            return features, features
-        of_view = dict(zip(streams.policy, features.chunk(len(streams.policy)), strict=True))
-        return features, torch.cat([of_view[view] for view in streams.policy_q])
+        views = self.streams.policy_views
+        features = self.trunk(self.masked(now.stack(views)))
+        of_view = dict(zip(views, features.chunk(len(views)), strict=True))
+        seen, judged = (
+            features if wanted == views else torch.cat([of_view[view] for view in wanted])
+            for wanted in (self.streams.policy, self.streams.policy_q)
+        )
+        return seen, judged
 
     # Optimisers -----------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What an agent's values depend on: noise of Q-targets, gaps of augmentations, guided gradients.
 
-docs/evaluation.md defines every quantity.
+docs/analyses.md defines every quantity.
 """
 
 import contextlib

@@ -14,6 +14,7 @@ Nothing here waits for the device, so all of it may run inside a captured CUDA g
 float32 or int64 whatever the dtype of the observations, so float32 and bfloat16 see the same draw.
 """
 
+# ruff: noqa: F401
 from svea.augment.distort import affine_jitter, amplitude_mix, blur, cutout, rotation, spectrum
 from svea.augment.registry import (
     AUGMENTATIONS,
@@ -26,35 +27,4 @@ from svea.augment.registry import (
     register,
     transform,
 )
-from svea.augment.usual import (
-    centre_crop,
-    conv,
-    crop,
-    overlay,
-    overlay_drift,
-    shift,
-)
-
-__all__ = [
-    "AUGMENTATIONS",
-    "Augment",
-    "Augmentation",
-    "Draw",
-    "Pictures",
-    "affine_jitter",
-    "amplitude_mix",
-    "augmentation",
-    "blur",
-    "centre_crop",
-    "conv",
-    "crop",
-    "cutout",
-    "none",
-    "overlay",
-    "overlay_drift",
-    "register",
-    "rotation",
-    "shift",
-    "spectrum",
-    "transform",
-]
+from svea.augment.usual import centre_crop, conv, crop, overlay, overlay_drift, shift

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from svea.core.errors import UserError
 from svea.core.files import open_plain, reading, sha256
-from svea.data.clips import PICTURE_FOLDERS, PROCEDURAL, data_folder
+from svea.data.clips import PICTURE_FOLDERS, PROCEDURAL, data_folder, existing_folder
 from svea.data.decode import (
     OVERLAY_SIDE,
     PICTURE_ENDINGS,
@@ -126,9 +126,8 @@ class ImageBank:
         Of more than `MOST_PICTURES` files an even selection is read, the same every time. Damaged
         or tiny files are skipped with a warning that counts them.
         """
-        path = Path(path).expanduser()
-        if not path.is_dir():
-            raise UserError(f"{path} is not a folder of pictures or videos, nor {PROCEDURAL}")
+        cure = f"name a folder of pictures or videos, or {PROCEDURAL}"
+        path = existing_folder(path, "overlay_dir", cure)
         found = list(pictures_below(path))
         if not found:
             endings = ", ".join((*PICTURE_ENDINGS, *VIDEO_ENDINGS))

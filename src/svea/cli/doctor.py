@@ -67,7 +67,12 @@ def measure_gl() -> dict[str, Any]:
 
 def diagnose(data_dir: str | os.PathLike[str] | None = None) -> list[Check]:
     """The findings of every check, in the order in which they are printed."""
-    checks: dict[str, Callable[[], Check]] = {"python": check_python, "svea": check_svea}
+    checks: dict[str, Callable[[], Check]] = {}
+    version = _installed_version(DISTRIBUTION) or "not installed, run"
+    findings = [
+        Check("python", f"{platform.python_version()} ({sys.executable})"),
+        Check("svea", f"{version} from {Path(__file__).parents[1]}"),
+    ]
     try:
         checks |= {each.name: partial(check_package, each) for each in requirements()}
     except ImportError as error:  # svea is not installed, or packaging is not
@@ -83,7 +88,6 @@ def diagnose(data_dir: str | os.PathLike[str] | None = None) -> list[Check]:
         "data": partial(check_data, data_dir),
         "disk": check_disk,
     }
-    findings = []
     for name, check in checks.items():
         try:
             findings.append(check())
@@ -95,17 +99,6 @@ def diagnose(data_dir: str | os.PathLike[str] | None = None) -> list[Check]:
             cure = exhausted(error) or reinstall
             findings.append(Check(name, value, cure, SveaError.exit_code))
     return findings
-
-
-def check_python() -> Check:
-    """The interpreter."""
-    return Check("python", f"{platform.python_version()} ({sys.executable})")
-
-
-def check_svea() -> Check:
-    """The version of svea and where it is imported from."""
-    version = _installed_version(DISTRIBUTION) or "not installed, run"
-    return Check("svea", f"{version} from {Path(__file__).parents[1]}")
 
 
 def check_package(requirement: Requirement) -> Check:

@@ -33,6 +33,7 @@ from svea.core.terminal import warn
 BLOCK = 2**22  # bytes in one system call
 LINE_BYTES = 2**24  # a longer line of a log is damage
 TAIL_BYTES = 2**18  # in which the last line of ours begins
+LAST_BYTES = 2**16  # of a log: enough for the last evaluation in a dozen modes
 LOCK_POLL_SECONDS = 0.05
 LONGEST_NAME, LONGEST_PATH = 255, 4095  # bytes that Linux allows
 PARTIAL = ".partial"
@@ -53,14 +54,6 @@ def write(path: Path, blocks: Iterable[Bytes]) -> dict[str, Any]:
             size += _write_all(opened, block)
         os.fsync(opened)
     return {"size": size, "sha256": digest.hexdigest()}
-
-
-def replace(path: Path, blocks: Iterable[Bytes]) -> dict[str, Any]:
-    """Write a file under another name and rename it: readers see the old or the new one, whole."""
-    unfinished = partial(path)
-    fingerprint = write(unfinished, blocks)
-    rename(unfinished, path)
-    return fingerprint
 
 
 def to_json(value: Any) -> bytes:
@@ -349,11 +342,13 @@ def read_bytes(path: Path, limit: int) -> bytes:
     return content
 
 
-def read_tail(path: Path, size: int) -> bytes:
-    """The last bytes of a plain file, however long it is."""
-    with open_plain(path, sys.maxsize) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - size))
-        return file.read(size)
+def last_lines(path: Path) -> list[bytes]:
+    """The whole lines among the last bytes of a plain file; none where it cannot be read."""
+    with contextlib.suppress(OSError, StorageError), open_plain(path, sys.maxsize) as file:
+        start = max(0, os.fstat(file.fileno()).st_size - LAST_BYTES)
+        file.seek(start)
+        return file.read(LAST_BYTES).splitlines()[start > 0 :]  # the first may have begun before
+    return []
 
 
 def read_lines(path: Path, limit: int) -> Iterator[bytes]:

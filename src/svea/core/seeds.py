@@ -5,8 +5,6 @@ import zlib
 
 import numpy as np
 
-from svea.core.errors import LARGEST, UserError
-
 TRAINING, EVALUATION = 0, 1  # episodes of different purposes never share a seed
 
 ALL = "all"  # as a number of episodes: every world of the mode once (`episodes_of_all`)
@@ -53,16 +51,6 @@ def world_order(worlds: int) -> list[int]:
     RandomState, because its stream is frozen for good.
     """
     return np.random.RandomState(worlds).permutation(worlds).tolist()
-
-
-def check_count(name: str, episodes: object) -> None:
-    """Refuse what is not a number of episodes or `ALL`."""
-    is_count = isinstance(episodes, int) and not isinstance(episodes, bool)
-    if episodes != ALL and not (is_count and 1 <= episodes <= LARGEST):  # type: ignore[operator]
-        raise UserError(
-            f"{name} is {episodes!r}; allowed: 1 to {LARGEST}, or {ALL!r} for each of a mode's "
-            "worlds once"
-        )
 
 
 def episodes_of_all(worlds: int = 1) -> int:

@@ -39,7 +39,7 @@ class Silent(Exception):
 
 
 def unusable(path: str, problem: str) -> FfmpegError:
-    """The one message about an ffmpeg that starts and does not work."""
+    """The one message about an ffmpeg that is there and does not work."""
     return FfmpegError(f"ffmpeg ({path}) does not work: {problem}. {_CURE}")
 
 
@@ -69,18 +69,13 @@ def output(path: str, *arguments: str, seconds: float) -> str:
     try:
         done = process.run([path, *arguments], seconds)
     except OSError as error:
-        raise _not_started(path, error) from error
+        raise unusable(path, f"it cannot be started: {one_line(error)}") from error
     if done is None:
         raise unusable(path, f"it did not answer within {seconds:g} s")
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise unusable(path, lines[-1] if lines else f"exit status {done.returncode}")
     return done.stdout
-
-
-def _not_started(path: str, error: OSError) -> FfmpegError:
-    reason = error.strerror or error
-    return FfmpegError(f"ffmpeg ({path}) cannot be started: {reason}. {_CURE}")
 
 
 class Process:
@@ -104,7 +99,7 @@ class Process:
                 process_group=0,  # so that what it starts is stopped with it
             )
         except OSError as error:
-            raise _not_started(command[0], error) from error
+            raise unusable(command[0], f"it cannot be started: {one_line(error)}") from error
         assert self._process.stdout
         self._output = self._process.stdout.fileno()
         self._message = b""  # the end of what it complains of

@@ -15,13 +15,7 @@ from svea.core import files
 from svea.core.errors import StorageError, UserError
 from svea.data import clips
 from svea.data.clips import CLIP_SETS, PICTURE_FOLDERS, existing_folder
-from svea.data.decode import (
-    MOST_BYTES,
-    PICTURE_ENDINGS,
-    VIDEO_ENDINGS,
-    DecodeError,
-    read_picture,
-)
+from svea.data.decode import MOST_BYTES, PICTURE_ENDINGS, VIDEO_ENDINGS, DecodeError, read_picture
 
 MOST_PICTURES = 50_000  # that are checked, evenly chosen: about five minutes' work
 RECORD = "downloads.json"  # where each download came from, and the hashes of its files
@@ -160,16 +154,18 @@ Looked = Iterator[tuple[Path, str, str]]
 
 def _check_clips(part: Part, on_file: Callable[[Path], None]) -> Looked:
     for path in part.files:
-        yield path, *_check_clip(path)
+        yield path, *_decoded(path)
         on_file(path)
 
 
-def _check_clip(path: Path) -> tuple[str, str]:
-    """Decode a clip to its end, within the limits that the modes set."""
+def _decoded(path: Path) -> tuple[str, str]:
+    """What a clip or a picture has, within the limits that the modes set; or what is wrong."""
     try:
-        found = clips.Clips("", ("",), (path,))
-        return f"{len(found.open(0))} frames", ""
-    except UserError as error:
+        if path.suffix.lower() in PICTURE_ENDINGS:
+            read_picture(path)
+            return "a picture", ""
+        return f"{len(clips.Clips('', ('',), (path,)).open(0))} frames", ""
+    except (UserError, DecodeError) as error:
         return "", str(error)
 
 
@@ -180,22 +176,12 @@ def _check_pictures(part: Part, on_file: Callable[[Path], None]) -> Looked:
         stride = -(-len(every) // MOST_PICTURES)
         chosen, good = every[::stride], 0
         for path in chosen:
-            if problem := _problem_of(path):
+            if problem := _decoded(path)[1]:
                 yield path, "", problem
             good += not problem
             on_file(path)
         of = f", {len(chosen)} of {len(every)} checked" if stride > 1 else ""
         yield folder, f"{good} sound pictures{of}", "" if good else "has no sound picture"
-
-
-def _problem_of(path: Path) -> str:
-    if path.suffix.lower() in VIDEO_ENDINGS:
-        return _check_clip(path)[1]
-    try:
-        read_picture(path)
-    except DecodeError as error:
-        return str(error)
-    return ""
 
 
 def _finding(name: str, path: Path, detail: str, problem: str, known: dict[str, str]) -> Finding:

@@ -7,8 +7,8 @@ evaluation plays: one number for all modes, or some modes with their own.
 from collections.abc import Collection, Mapping, Sequence
 
 from svea.config.modes import parse_mode
-from svea.core.errors import UserError
-from svea.core.seeds import ALL, check_count
+from svea.core.errors import LARGEST, UserError
+from svea.core.seeds import ALL
 
 Episodes = int | str | Mapping[str, int | str]
 """A number, `all` (each of a mode's worlds once), or such by mode, `DEFAULT` for the others."""
@@ -48,12 +48,15 @@ def check_episodes(episodes: object, modes: Collection[str] | None = None) -> No
     """Refuse what is no number of episodes, and a mode that is not among those evaluated."""
     table = episodes if isinstance(episodes, Mapping) else {DEFAULT: episodes}
     for mode, count in table.items():
-        if mode == DEFAULT:
-            check_count("episodes", count)
-            continue
-        parse_mode(str(mode))
-        check_count(f"episodes of {mode}", count)
-        if modes is not None and mode not in modes:
+        if mode != DEFAULT:
+            parse_mode(str(mode))
+        if count != ALL and not (type(count) is int and 1 <= count <= LARGEST):
+            name = "episodes" if mode == DEFAULT else f"episodes of {mode}"
+            raise UserError(
+                f"{name} is {count!r}; allowed: 1 to {LARGEST}, or {ALL!r} for each of a mode's "
+                "worlds once"
+            )
+        if modes is not None and mode not in (DEFAULT, *modes):
             raise UserError(
                 f"episodes has {count} for {mode}, which is not among the modes to evaluate "
                 f"({', '.join(modes) or 'none'}); leave it out, or add it to --modes"

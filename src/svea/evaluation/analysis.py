@@ -4,7 +4,7 @@ TID is the task-identification measure of SimGRL (Song et al., 2024): does a Q-f
 task, in every frame alike? By the simulator's segmentation; and the same of the policy for agents
 that are stored without Q-functions.
 
-docs/evaluation.md defines every quantity. Each analysis of a run is kept as RUN/analysis/NAME.json,
+docs/analyses.md defines every quantity. Each analysis of a run is kept as RUN/analysis/NAME.json,
 where `svea report` finds it.
 """
 
@@ -30,13 +30,12 @@ from svea.agents.diagnostics import (
     q_gap_of,
     q_targets,
 )
-from svea.augment import AUGMENTATIONS, augmentation
+from svea.augment import augmentation
 from svea.augment.images import ImageBank
 from svea.config import Config
-from svea.config.names import split_number
+from svea.config.names import parse_augmentation
 from svea.core import files, machine
-from svea.core.errors import UserError, between, unknown_name
-from svea.core.importing import is_import_path
+from svea.core.errors import UserError, between
 from svea.envs import is_foreign
 from svea.evaluation import sheets
 from svea.evaluation.film import Recording, record, record_each, stacked
@@ -162,11 +161,8 @@ def choose_augmentations(names: Iterable[str]) -> list[str]:
     if not chosen:
         raise UserError("no augmentation; name some, or all")
     for name in chosen:
-        if name == "crop":
+        if any("crop" in way for way in parse_augmentation(name)):
             raise UserError("crop changes the size of an observation; leave it out")
-        for part in name.replace("|", "+").split("+"):
-            if split_number(part)[0] not in AUGMENTATIONS and not is_import_path(part):
-                raise unknown_name("augmentation", part, (*GAP_AUGMENTATIONS, "all"))
     return chosen
 
 

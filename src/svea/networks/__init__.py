@@ -25,6 +25,7 @@ torch.Size([2, 128])
 True
 """
 
+# ruff: noqa: F401
 from svea.networks.encoders import CNN, Trunk
 from svea.networks.heads import Actor, Critic, Projection
 from svea.networks.parts import (
@@ -37,19 +38,3 @@ from svea.networks.parts import (
     OwnEncoder,
 )
 from svea.networks.vit import ViT
-
-__all__ = [
-    "CNN",
-    "Actor",
-    "Critic",
-    "DeterministicActor",
-    "DiscreteCritic",
-    "DuelingCritic",
-    "FrameCNN",
-    "HeadCNN",
-    "Masker",
-    "OwnEncoder",
-    "Projection",
-    "Trunk",
-    "ViT",
-]

@@ -32,12 +32,7 @@ from svea.envs.looks import provenance_of
 from svea.envs.looks.live import PATH, LiveMode
 from svea.envs.registration import make_mode
 from svea.evaluation.analysis import influences
-from svea.evaluation.play import (
-    OneEpisode,
-    check_actions,
-    expected_return,
-    parallel_environments,
-)
+from svea.evaluation.play import OneEpisode, check_actions, expected_return, parallel_environments
 from svea.play.session import FASTEST, LENGTH, pack
 from svea.play.setting import AgentSlot, Setting
 from svea.runs.load import has_critic, load_agent, load_config

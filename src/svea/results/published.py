@@ -75,19 +75,19 @@ _BENCHMARK = (
 # Rows 1 to 12, walker_walk; the recipe names of rows 3 to 6 are ours.
 # Rows 5 and 10 print the same test return in the paper.
 _TABLE_3_ABLATIONS = """
-method                augment encoder train   color_hard
-svea                  conv    vit     918±57  877±54
-svea                  conv    cnn     833±91  760±145
-svea-augmented-target conv    cnn     872±53  605±148
-mix-all               conv    cnn     927±24  599±214
-augmented-prediction  conv    cnn     596±55  569±139
-clean-target          none    cnn     771±317 498±196
-drq                   none    vit     920±36  94±18
-drq                   none    cnn     892±65  520±91
-drq                   conv    vit     286±225 470±67
-drq                   conv    cnn     560±158 569±139
-rad                   none    cnn     883±23  400±61
-rad                   conv    cnn     260±201 246±184
+method                augment encoder walker_walk/train walker_walk/color_hard
+svea                  conv    vit     918±57            877±54
+svea                  conv    cnn     833±91            760±145
+svea-augmented-target conv    cnn     872±53            605±148
+mix-all               conv    cnn     927±24            599±214
+augmented-prediction  conv    cnn     596±55            569±139
+clean-target          none    cnn     771±317           498±196
+drq                   none    vit     920±36            94±18
+drq                   none    cnn     892±65            520±91
+drq                   conv    vit     286±225           470±67
+drq                   conv    cnn     560±158           569±139
+rad                   none    cnn     883±23            400±61
+rad                   conv    cnn     260±201           246±184
 """
 
 # Success rates; the test column aggregates 25 randomised environments. No deviations are given.
@@ -118,7 +118,9 @@ finger_spin       drq    150   100  103 50   30  20  10  2
 
 _DISTRACTING_AUGMENTS = {"svea": ("conv", "overlay"), "drq": ("none",)}
 
-_ROBOT_TASKS = {"reach": "robot_reach", "mvtgt": "robot_reach_moving", "push": "robot_push"}
+_BY_METHOD = ((_TABLE_2_ROBOT, "Table 2", "success"), (_TABLE_3_ABLATIONS, "Table 3", "return"))
+
+_SHORT = {"reach": "robot_reach", "mvtgt": "robot_reach_moving", "push": "robot_push"}
 
 
 def lookup(
@@ -152,16 +154,13 @@ def _cells() -> Iterator[PaperResult]:
             for column, cell in row.items():
                 method, augment = column.split("/")
                 yield PaperResult(task, mode, method, augment, "cnn", *_mean_std(cell), name)
-    for row in _rows(_TABLE_2_ROBOT):
-        who = (row.pop("method"), row.pop("augment"), row.pop("encoder"))
-        for column, cell in row.items():
-            task, mode = column.split("/")
-            where = (_ROBOT_TASKS[task], mode)
-            yield PaperResult(*where, *who, *_mean_std(cell), "Table 2", "success")
-    for row in _rows(_TABLE_3_ABLATIONS):
-        who = (row["method"], row["augment"], row["encoder"])
-        for mode in ("train", "color_hard"):
-            yield PaperResult("walker_walk", mode, *who, *_mean_std(row[mode]), "Table 3")
+    for table, name, unit in _BY_METHOD:
+        for row in _rows(table):
+            who = (row.pop("method"), row.pop("augment"), row.pop("encoder"))
+            for column, cell in row.items():
+                task, mode = column.split("/")
+                where = (_SHORT.get(task, task), mode)
+                yield PaperResult(*where, *who, *_mean_std(cell), name, unit)
     for row in _rows(_DISTRACTING_CS):
         task, method = row.pop("task"), row.pop("method")
         for intensity, cell in row.items():

@@ -26,14 +26,7 @@ from svea.methods import SAME_RUN
 from svea.results.stats import EPISODE
 from svea.runs import layout, zoo
 from svea.runs.layout import EVALUATIONS, RUN_FILES, is_run
-from svea.runs.records import (
-    Record,
-    is_agent,
-    latest,
-    older_pictures,
-    parse_record,
-    read_records,
-)
+from svea.runs.records import Record, is_agent, latest, older_pictures, parse_record, read_records
 
 LARGEST = 2.0**53
 """Beyond it a return or a count is damage, not a result; whole numbers are exact up to it."""
@@ -50,6 +43,16 @@ class Curve:
 def _setting(name: str, default: str, spell: Callable[[str], str] = str) -> cached_property[str]:
     """A name from the configuration; `spell` gives several spellings one name."""
     return cached_property(lambda run: spell(str(run.config.get(name, default))))
+
+
+def _count(name: str) -> cached_property[int | None]:
+    """A number from the configuration, where one is recorded."""
+
+    def read(run: "Run") -> int | None:
+        given = run.config.get(name)
+        return int(given) if is_number(given) else None
+
+    return cached_property(read)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,12 @@ class Run:
     """What covers pixels before the encoder."""
     preset = _setting("preset", "unknown")
     train_mode, train_vary = _setting("train_mode", "train"), _setting("train_vary", "")
+    command = _setting("command", "")
+    """The command line that made the run; empty where it is not recorded."""
+    seed = _count("seed")
+    action_repeat = _count("action_repeat")
+    """Simulator frames per decision."""
+    decisions_planned = _count("decisions")
 
     @property
     def trained_in(self) -> str:
@@ -104,24 +113,6 @@ class Run:
         given = self.config.get("pictures")
         return given if isinstance(given, dict) else {}
 
-    @property
-    def seed(self) -> int | None:
-        """The training seed, where one is recorded."""
-        given = self.config.get("seed")
-        return int(given) if is_number(given) else None
-
-    @property
-    def action_repeat(self) -> int | None:
-        """Simulator frames per decision."""
-        given = self.config.get("action_repeat")
-        return int(given) if is_number(given) and given >= 1 else None
-
-    @property
-    def decisions_planned(self) -> int | None:
-        """How many decisions the configuration asks for."""
-        given = self.config.get("decisions")
-        return int(given) if is_number(given) else None
-
     @cached_property
     def decisions_done(self) -> int:
         """The last decision that any record mentions; an export's configuration does."""
@@ -137,11 +128,6 @@ class Run:
     def seconds(self) -> float | None:
         """Wall-clock seconds of the run, from its last record."""
         return max(filter(is_number, (r.get("seconds") for r in self.metrics)), default=None)
-
-    @property
-    def command(self) -> str:
-        """The command line that made the run; empty where it is not recorded."""
-        return str(self.config.get("command") or "")
 
     @cached_property
     def modes(self) -> list[str]:

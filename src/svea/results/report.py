@@ -34,13 +34,8 @@ from svea.results.factors import Response, responses, tolerances, verdicts
 from svea.results.figures import ReportFigure
 from svea.results.groups import Group, all_caveats, group_runs
 from svea.results.read import Run, find_runs, read_runs
-from svea.results.summary import Aggregate, Result, aggregate, mean_curve, summarise
-from svea.results.tables import (
-    Table,
-    list_results,
-    return_tables,
-    success_tables,
-)
+from svea.results.summary import Result, aggregate, mean_curve, summarise
+from svea.results.tables import Table, list_results, return_tables, success_tables
 from svea.runs import layout, zoo
 
 FEW_CAVEATS = 8  # more are folded
@@ -61,10 +56,11 @@ class Evidence:
     results: list[Result]
     """Returns."""
     successes: list[Result]
-    aggregates: list[Aggregate]
     figures: list[ReportFigure]
     varied: list[Response]
     """How agents answer to factors."""
+    every: Table
+    """All results, and what they come to over tasks."""
     problems: list[str]
     """Folders that are not runs, each with the reason."""
 
@@ -72,10 +68,6 @@ class Evidence:
     def runs(self) -> list[Run]:
         """Every run, group by group."""
         return [run for group in self.groups for run in group.runs]
-
-    def list_results(self) -> Table:
-        """All results, and what they come to over tasks."""
-        return list_results(self.results, self.successes, self.aggregates)
 
     def tolerance_tables(self) -> list[Table]:
         """How far each factor may go, with what breaks each agent first."""
@@ -98,7 +90,8 @@ def gather(
     varied = responses(groups)
     shown = drawing.report_figures(groups, returns, successes)
     shown += drawing.factor_figures(varied, drawing.looks_of(groups))
-    return Evidence(groups, returns, successes, aggregate(groups), shown, varied, problems)
+    every = list_results(returns, successes, aggregate(groups))
+    return Evidence(groups, returns, successes, shown, varied, every, problems)
 
 
 def report(
@@ -162,7 +155,7 @@ def write_figures(evidence: Evidence, folder: Path) -> None:
         contents[f"{name}.pdf"] = plots.to_pdf(one.figure)
         contents[f"{name}.csv"] = tables.records_to_csv(one.numbers)
     returns, others = return_tables(evidence.results), success_tables(evidence.successes)
-    for table in [evidence.list_results(), *returns, *others, *evidence.tolerance_tables()]:
+    for table in [evidence.every, *returns, *others, *evidence.tolerance_tables()]:
         name = _unused(f"table-{table.name}", contents)
         contents[f"{name}.tex"] = tables.to_latex(table)
         contents[f"{name}.md"] = tables.to_markdown(table)
@@ -234,7 +227,7 @@ def render(evidence: Evidence, generated: datetime, title: str = "") -> str:
     sources, left_out = embed(groups)
     caveats: dict[str, list[str]] = {p: [] for p in (*evidence.problems, *left_out)}
     caveats |= all_caveats(groups)
-    results = _without_repetition(evidence.list_results())
+    results = _without_repetition(evidence.every)
     # One setting alone has all of it in the table of all results.
     returns = return_tables(evidence.results) if len(groups) > 1 else []
     sections = [

@@ -23,6 +23,7 @@ from svea.replay import Replay
 from svea.runs import layout, tensors
 
 FORMAT = 1
+CURE = "Restore the run from a copy, or start again with another --out"
 _LIMITS = {layout.AGENT: layout.WEIGHTS_BYTES, layout.STATE: layout.STATE_BYTES}
 
 
@@ -108,7 +109,7 @@ def remove_newer(run: Path, checkpoint: Checkpoint) -> None:
 def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:
     """Fill a replay buffer from a checkpoint's segments."""
     what = f"the replay in {run / layout.REPLAY} does not fit its checkpoint"
-    with tensors.whole(what, "Restore the run from a copy, or start again with another --out"):
+    with tensors.whole(what, CURE):
         for segment in checkpoint.segments:
             replay.extend(tensors.read(segment_path(run, segment), layout.SEGMENT_BYTES))
         replay.restore_counters(checkpoint.state["replay"])
@@ -128,7 +129,10 @@ def _write_segment(
         return kept
     name = f"{_cursor(segments)[0]:010d}-{replay.frames_seen:010d}.safetensors"
     written = {"name": name, "frames": replay.frames_seen, "transitions": replay.transitions_seen}
-    return [*kept, written | files.replace(run / layout.REPLAY / name, tensors.blocks(new))]
+    path = run / layout.REPLAY / name
+    written |= files.write(files.partial(path), tensors.blocks(new))
+    files.rename(files.partial(path), path)
+    return [*kept, written]
 
 
 def _read(run: Path, path: Path, replay: bool) -> Checkpoint:

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from svea.core import files
-from svea.core.errors import StorageError
+from svea.core.errors import StorageError, SveaError
 
 _TYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
@@ -33,12 +33,15 @@ DAMAGE = (
 
 
 @contextlib.contextmanager
-def whole(what: str, cure: str) -> Iterator[None]:
+def whole(what: str, cure: str, passing: tuple[type[SveaError], ...] = ()) -> Iterator[None]:
     """A region that reads stored tensors: what is wrong with them is a StorageError."""
     try:
         yield
+    except passing:
+        raise
     except DAMAGE as error:
-        raise StorageError(f"{what}: {error or type(error).__name__}. {cure}") from error
+        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise StorageError(f"{what}: {reason or type(error).__name__}. {cure}") from error
 
 
 def blocks(tensors: dict[str, Tensor]) -> Iterator[memoryview | bytes]:

@@ -38,7 +38,6 @@ PLAN = {"title": str, "attempts": int, "runs": [RUN]}
 APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND
 ATTEMPTS = 3
 """Failed attempts after which a run counts as failed."""
-TAIL_BYTES = 65_536  # of metrics.jsonl: enough for the last evaluation in a dozen modes
 STATES = ("queued", "running", "done", "failed")
 STEPS = ("trained", "exported", "evaluated", "analysed")
 """What is done for a run, one after the other."""
@@ -267,7 +266,7 @@ def read_state(study: Path, run: PlannedRun, attempts: int = ATTEMPTS) -> RunSta
 def read_progress(study: Path, run: PlannedRun) -> Progress:
     """How far a run of a study is: its newest checkpoint, and the end of its log."""
     folder = run_folder(study, run)
-    lines = _last_lines(folder / layout.METRICS)
+    lines = files.last_lines(folder / layout.METRICS)
     newest = next(filter(None, map(files.parse_line, reversed(lines))), {})
     evaluated_in = [line for line in lines if b'"return_mean"' in line]
     evaluations = list(filter(None, map(files.parse_line, evaluated_in)))  # a half line is left out
@@ -330,15 +329,6 @@ def _missing_modes(folder: Path, run: PlannedRun, decision: int) -> tuple[str, .
         if len(earlier) < wanted:
             missing.append(mode)
     return tuple(missing)
-
-
-def _last_lines(path: Path) -> list[bytes]:
-    """The whole lines among the last bytes of a log."""
-    try:
-        tail = files.read_tail(path, TAIL_BYTES)
-        return tail.splitlines()[len(tail) == TAIL_BYTES :]  # the first may have begun before
-    except OSError:
-        return []
 
 
 # The journals -------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from typing import Any
 from svea.config.names import own_modules
 from svea.config.presets import as_command
 from svea.core import files, importing, process
-from svea.core.errors import Stopped, StorageError, SveaError, UserError
+from svea.core.errors import Stopped, SveaError, UserError
 from svea.core.process import exit_code, one_line_warning
 from svea.core.terminal import note
 from svea.studies.folder import (
@@ -180,10 +180,8 @@ class _Group:
 
 def _last_words(log: Path) -> str:
     """The last line that a process printed."""
-    lines: list[str] = []
-    with contextlib.suppress(OSError, StorageError):
-        lines = files.read_tail(log, 2000).decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else ""
+    lines = (line.decode(errors="replace").strip() for line in reversed(files.last_lines(log)))
+    return next(filter(None, lines), "")
 
 
 @contextlib.contextmanager

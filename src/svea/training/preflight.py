@@ -116,7 +116,7 @@ def update_seconds(config: Config, device: torch.device) -> float:
         features.sum().backward()
         timed.append(time.perf_counter() - began)
     views = streams(find_method(config.method).recipe_for(config.augment), config.recipe)
-    passes = len(views.prediction) + (len(views.target) + len(views.policy)) / 3
+    passes = len(views.prediction) + (len(views.target) + len(views.policy_views)) / 3
     return min(timed) * passes * config.batch_size / TIMED_IMAGES
 
 

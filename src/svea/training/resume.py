@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from svea.agents.learning import restore_generator
 from svea.config import Config, differences, to_dict
 from svea.config.modes import is_foreign
 from svea.core import files, given
-from svea.core.errors import StorageError, SveaError, UserError
+from svea.core.errors import SveaError, UserError
 from svea.envs.rendering.backend import (
     AUTO,
     DRAWING,
@@ -120,20 +120,10 @@ def _has_no_replay(saved: checkpoint.Checkpoint) -> bool:
     return not saved.segments and saved.state.get("replay") is None
 
 
-@contextmanager
-def _fitting(folder: Path, saved: checkpoint.Checkpoint) -> Iterator[None]:
+def _fitting(folder: Path, saved: checkpoint.Checkpoint) -> AbstractContextManager[None]:
     """One message about a checkpoint that is whole and still cannot be continued from."""
-    try:
-        yield
-    except SveaError:
-        raise
-    except tensors.DAMAGE as error:
-        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise StorageError(
-            f"the checkpoint {saved.name} in {folder} does not fit this configuration and version: "
-            f"{reason or type(error).__name__}. Restore the run from a copy, or start again with "
-            "another --out"
-        ) from error
+    what = f"the checkpoint {saved.name} in {folder} does not fit this configuration and version"
+    return tensors.whole(what, checkpoint.CURE, (SveaError,))
 
 
 def is_finished(config: Config, saved: checkpoint.Checkpoint) -> bool:
