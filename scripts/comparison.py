@@ -211,11 +211,12 @@ def records_at_100k(groups: Iterable[Group]) -> dict[str, dict[str, list[list[Re
     found: dict[str, dict[str, list[list[Record]]]] = {}
     first: dict[tuple[str, str], dict[str, str]] = {}
     for group in groups:
-        played = [
+        at_100k = (
             [r for r in _comparable(run) if round(r["decision"], -3) == COMPARED_AT]
             for run in group.runs
-        ]
-        if not any(played):
+        )
+        played = [records for records in at_100k if records]
+        if not played:
             continue
         settings = {k: v for k, v in settings_of(group.runs[0]).items() if k != "decisions"}
         if settings != first.setdefault((group.label, group.task), settings):
@@ -225,7 +226,7 @@ def records_at_100k(groups: Iterable[Group]) -> dict[str, dict[str, list[list[Re
             )
         seeds = found.setdefault(group.label, {}).setdefault(group.task, [])
         seeds += played
-        seeds.sort(key=lambda records: records[0]["run_seed"] if records else -1)
+        seeds.sort(key=lambda records: records[0]["run_seed"])
     return found
 
 
@@ -329,10 +330,15 @@ def _seeds(tasks: Sequence[Seeds]) -> str:
 
 
 def from_to(counts: set[int]) -> str:
-    """Numbers of episodes, or of seeds, in words."""
+    """Numbers of episodes, of seeds or of decisions, in words."""
     if not counts:
         return "no"
-    return str(min(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+    return f"{min(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
+
+
+def of_seeds(counts: set[int]) -> str:
+    """Numbers of seeds, with the word."""
+    return f"{from_to(counts)} {'seed' if max(counts) == 1 else 'seeds'}"
 
 
 # Learning -----------------------------------------------------------------------------------------

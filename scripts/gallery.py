@@ -62,7 +62,7 @@ def main(chosen: list[str]) -> None:
         if not chosen or {clip["mode"], clip["agent"]} & {*chosen}:
             write_clip(clip)
     listed = list(clips())
-    files.replace(LIST, [json.dumps({"size": SIZE, "clips": listed}, indent=1).encode(), b"\n"])
+    files.write_whole(LIST, json.dumps({"size": SIZE, "clips": listed}, indent=1).encode() + b"\n")
     total = sum(path.stat().st_size for path in FOLDER.iterdir())
     print(f"{FOLDER}: {len(listed)} clips, {total / 1e6:.2f} MB")
 
@@ -77,7 +77,7 @@ def write_clip(clip: dict[str, Any]) -> None:
     write_video(FOLDER / clip["file"], shown, recording.rate)
     still = io.BytesIO()
     Image.fromarray(shown[0]).save(still, "webp", quality=60, method=6)
-    files.replace(FOLDER / clip["still"], [still.getvalue()])
+    files.write_whole(FOLDER / clip["still"], still.getvalue())
     size = sum((FOLDER / clip[key]).stat().st_size for key in ("file", "still"))
     print(f"{clip['file']}: {size / 1e3:.0f} kB", flush=True)
 

@@ -36,6 +36,7 @@ from comparison import (
     kept,
     kinds_of,
     named_groups,
+    of_seeds,
     plus_minus,
     table,
     training_curves,
@@ -44,6 +45,7 @@ from model_cards import RETURN, model_card, return_cell, returns_of, wrap
 from PIL import Image, PngImagePlugin
 from published_runs import QUICK, provenance, read_published
 
+from svea.config.modes import GEOMETRY_MODES
 from svea.core import files
 from svea.core.words import number, plural, size
 from svea.data.clips import DMCGB, source_of
@@ -161,7 +163,8 @@ class Results:
             rows.append((task, *cells, seeds, _reached(group) if group else "–"))
             shown += played
         note = (
-            f"{HALF} over worlds, in train over episodes; in the paper's columns it is the "
+            f"{HALF} over worlds, in train over episodes, and over seeds where there are two; in "
+            "the paper's columns it is the "
             f"standard deviation over 5 seeds of {LONG:,} decisions. "
             f"{from_to({one.episodes for one in shown})} episodes per cell; {_worlds(shown)}."
         )
@@ -197,6 +200,7 @@ class Results:
             for group in groups
             for run in group.runs
             for last in [_last(run)]
+            if any(r["mode"] in GEOMETRY_MODES for r in run.agent_episodes)
         )
 
     def motion(self) -> Table:
@@ -211,9 +215,9 @@ class Results:
         ours = [f"{row['video_hard']} on {row['task']}" for row in rows]
         tasks = [row["task"] for row in rows]
         paper = [published.lookup(task, "video_hard", PLANNED[0], "overlay") for task in tasks]
-        seeds = {len(group.runs) for group in self._long_groups()}
+        seeds = {len(group.runs) for group in self._long_groups() if group.label == OURS}
         note = (
-            f"After {LONG:,} decisions, with {from_to(seeds)} seed, `{OURS}` has in video_hard "
+            f"After {LONG:,} decisions, with {of_seeds(seeds)}, `{OURS}` has in video_hard "
             f"{' and '.join(ours)}; the paper's `svea + overlay` has "
             f"{' and '.join(map(papers, paper))}."
         )
@@ -445,7 +449,7 @@ class Results:
 def _sizes(shown: Sequence[Result]) -> str:
     """How many seeds and episodes are behind a table."""
     seeds, episodes = {one.seeds for one in shown}, {one.episodes for one in shown}
-    return f"{from_to(seeds)} seed per row, {from_to(episodes)} episodes per cell"
+    return f"{of_seeds(seeds)} per row, {from_to(episodes)} episodes per cell"
 
 
 def _worlds(shown: Sequence[Result]) -> str:
@@ -493,8 +497,8 @@ def _last(run: Run) -> int:
 
 
 def _reached(group: Group) -> str:
-    """How many decisions the agents of a group have in all, of several the fewest."""
-    return f"{min(map(_last, group.runs)):,}"
+    """How many decisions the agents of a group have in all."""
+    return from_to(set(map(_last, group.runs)))
 
 
 def _in_front_of_both(run: Run) -> dict[tuple[int, str], tuple[Returns, Returns]]:
@@ -539,7 +543,7 @@ def write_figure(path: Path, drawn: str, figure: Any) -> None:
     about.add_text("numbers", drawn)
     content = io.BytesIO()
     Image.open(io.BytesIO(plots.to_png(figure))).save(content, "png", pnginfo=about, optimize=True)
-    files.replace(path, [content.getvalue()])
+    files.write_whole(path, content.getvalue())
 
 
 def main() -> Iterable[Path]:
@@ -547,7 +551,7 @@ def main() -> Iterable[Path]:
     results = Results()
     for path, content in results.contents().items():
         if not path.is_file() or path.read_text() != content:
-            files.replace(path, [content.encode()])
+            files.write_whole(path, content.encode())
             yield path
     for path, drawn, figure in results.figures():
         if drawn_numbers(path) != drawn:

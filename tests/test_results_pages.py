@@ -82,8 +82,8 @@ def test_curves_are_means_of_training_episodes(script: ModuleType, results: Any)
 
 def test_what_was_not_evaluated_is_never_shown_as_a_result(script: ModuleType, copy: Path) -> None:
     """Evaluations during training have other colours and fewer episodes: they are no result."""
-    for seed in (1, 2):
-        shutil.rmtree(copy / f"results/runs/walker_stand-svea-s{seed}")
+    for run in ("s1", "s2", "500k-s3"):
+        shutil.rmtree(copy / f"results/runs/walker_stand-svea-{run}")
     mode = "distracting_cs:0.1"  # left for the agent at 100,000 decisions alone
     file = copy / "results/runs/finger_spin-svea-s1/eval.jsonl"
     kept = [r for r in lines_of(file) if r["mode"] != mode or r["decision"] == 100_000]
