@@ -32,7 +32,7 @@ demo: ready ## train SVEA on a DMControl task from pixels and write runs/demo/re
 	@$(VENV)/bin/svea demo
 	@$(ACTIVATE)
 
-results: $(READY) ## write docs/results.md, the README's table, figures and model cards from results/
+results: $(READY) ## write tables, method pages, figures and model cards from results/
 	@$(PY) scripts/results.py
 
 # The variable silences an advertisement.

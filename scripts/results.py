@@ -1,4 +1,4 @@
-"""Write what is shown from results/: blocks of README and pages, figures, model cards.
+"""Write what is shown from results/: blocks of README and pages, tables, figures, model cards.
 
 `make results` runs it, and tests/test_results_pages.py compares. Nothing it writes is typed by
 hand: a block stands between `<!-- NAME: written by make results -->` and `<!-- end of NAME -->`.
@@ -18,6 +18,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import leaderboard
+import method_pages
 import miniature
 import numpy as np
 from comparison import (
@@ -74,10 +76,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
     "README.md",
     "docs/results.md",
-    "docs/results-tables.md",
+    "docs/methods.md",
+    "docs/leaderboard.md",
     "docs/svea-motion.md",
     "docs/lab-book.md",
 )
+FILES = ("final", "compared", "seeds", "curves", "kept", "clips", "kinds", "long-kinds", "stored",
+         "runs")  # fmt: skip
+"""Tables that are too long for a page: results/tables/NAME.csv."""
 HEADLINE = MODES[:3]
 LONG = 500_000  # decisions, the paper's
 OURS = "svea-motion"
@@ -87,6 +93,7 @@ NOT_RUN = "not yet run"
 BLOCK = re.compile(
     r"(<!-- ([\w-]+): written by make results -->\n).*?(<!-- end of \2 -->)", re.DOTALL
 )
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 Returns = dict[Any, float]
 """Of episodes, by what pairs them."""
 
@@ -125,6 +132,9 @@ class Results:
             "seeds": self.comparison.seeds,
             "kinds": self.comparison.kinds,
             "long-kinds": self.long_kinds,
+            "leaderboard": lambda: self.leaderboard,
+            "published": partial(leaderboard.others, root),
+            "methods": partial(method_pages.overview, root),
         }
 
     def contents(self) -> dict[Path, str]:
@@ -137,13 +147,30 @@ class Results:
         for folder, card in self.cards.items():
             found[folder / zoo.CARD] = files.to_json(card).decode()
             found[folder / "README.md"] = model_card(card, folder.name, MODES)
-        return found | {self.root / miniature.PAGE: miniature.page(self.root)}
+        found |= {self.root / miniature.PAGE: miniature.page(self.root)}
+        return found | self._files() | method_pages.pages(self.root, self.leaderboard)
+
+    def _files(self) -> dict[Path, str]:
+        """The long tables, and a page that says how to read them."""
+        place = self.root / "results/tables"
+        tables = {name: self.blocks[name]() for name in FILES}
+        notes = [
+            wrap(f"**[{name}.csv]({name}.csv)** {notes_of(one)}\n") for name, one in tables.items()
+        ]
+        index = "\n\n".join(["# Tables", "`make results` writes these files.", *notes]) + "\n"
+        found = {place / f"{name}.csv": to_csv(one) for name, one in tables.items()}
+        return found | {place / "README.md": index}
+
+    @cached_property
+    def leaderboard(self) -> Table:
+        """Every setting and length."""
+        return leaderboard.ours(self.groups, self._long_groups())
 
     def _block(self, name: str) -> str:
         """A table with its notes wrapped, or a sentence."""
         found = self.blocks[name]()
         if not isinstance(found, Table):
-            return f"{wrap(found)}\n"
+            return f"{found}\n" if "\n" in found else f"{wrap(found)}\n"
         below = f"\n{wrap(notes_of(found))}\n" if found.notes else ""
         return f"\n{to_markdown(replace(found, notes=()))}{below}\n"
 
@@ -259,14 +286,16 @@ class Results:
         decisions = sorted({d for column in columns.values() for d in column})
         rows = [(f"{d:,}", *(column.get(d, "–") for column in columns.values())) for d in decisions]
         note = (
-            f"Mean return of {' or '.join(map(str, sorted(sizes)))} episodes with its 95 % "
-            "interval over episodes; one training seed per column."
+            f"Evaluations during training. Mean return of {' or '.join(map(str, sorted(sizes)))} "
+            "episodes with its 95 % interval over episodes; one training seed per column. "
+            "color_hard (generated) is not the benchmark's: its colours were made by the same rule."
         )
         return table("curves", ("decisions", *columns), rows, note)
 
     def provenance(self) -> Table:
         """How each run was made."""
-        return Table.of("runs", [_made(run) for run in self.runs])
+        note = "Where, with which commit and for how long each run was trained."
+        return Table.of("runs", [_made(run) for run in self.runs], [note])
 
     def zoo(self) -> Table:
         """The agents to download."""
@@ -293,7 +322,8 @@ class Results:
             )
             agent = {"agent": Cell(f"`{zoo.PREFIX}{folder.name}`"), "mode": Cell("train")}
             rows.append(agent | _paired("float32", whole, "stored", small))
-        return Table.of("stored", rows)
+        note = "The same episodes with float32 weights and with the zoo's weights in 8 bits."
+        return Table.of("stored", rows, [note])
 
     def clips(self) -> Table:
         """The same episodes in front of re-coded clips and of the benchmark's own."""
@@ -307,8 +337,9 @@ class Results:
                 gaps.append([now[one] - before[one] for one in now.keys() & before.keys()])
         ends = stats.bootstrap_interval([[float(np.mean(one)) for one in gaps]], stats.mean)
         note = (
-            "Mean return of the episodes that an agent played in front of both. Mean difference "
-            f"over the {len(gaps)} rows: {ends.point:+.0f} [{ends.low:+.0f}, {ends.high:+.0f}]. "
+            "Mean return of the episodes that an agent played in front of re-coded clips and of "
+            "the benchmark's own. Mean difference over the "
+            f"{len(gaps)} rows: {ends.point:+.0f} [{ends.low:+.0f}, {ends.high:+.0f}]. "
             "Those with re-coded clips were played with earlier code, some on other machines."
         )
         return Table.of("clips", rows, [note])
@@ -468,9 +499,8 @@ def _behind(result: Result | None) -> tuple[str, ...]:
     """What stands behind a number: seeds, decisions, episodes and worlds."""
     if result is None:
         return ("",) * 4
-    worlds = f"{result.worlds_seen} of {result.worlds} worlds" if result.worlds else "1 world"
-    seeds, episodes = plural(result.seeds, "seed"), plural(result.episodes, "episode")
-    return (seeds, f"{_reached(result.group)} decisions", episodes, worlds)
+    worlds = f"{result.worlds_seen} of {result.worlds}" if result.worlds else "1"
+    return (str(result.seeds), _reached(result.group), str(result.episodes), worlds)
 
 
 def _made(run: Run) -> dict[str, Cell]:
@@ -522,6 +552,23 @@ def _paired(one: str, before: Returns, other: str, now: Returns) -> dict[str, Ce
         other: Cell(number(float(np.mean([now[s] for s in seeds])))),
         "difference [95 %]": Cell(f"{gaps.point:+.1f}", f"[{gaps.low:+.1f}, {gaps.high:+.1f}]"),
     }
+
+
+def to_csv(table: Table) -> str:
+    """A column for each of the table's, and one for intervals and other small print next to it."""
+    noted = {c.title for c in table.columns if any(row.cell(c).note for row in table.rows)}
+    return records_to_csv(
+        {
+            f"{column.title.strip('`*')}{end}": text
+            for column, cell in zip(table.columns, line, strict=True)
+            for end, text in (
+                ("", THOUSANDS.sub("", cell.text.strip("`*"))),
+                (": interval", cell.note),
+            )
+            if not end or column.title in noted
+        }
+        for line in table.lines()
+    )
 
 
 def digest(numbers: str) -> str:

@@ -23,7 +23,6 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from svea.cli.lists import views_row
 from svea.core.words import interval, number, plural
 from svea.methods import METHODS
 
@@ -93,8 +92,6 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a page for every file outside docs/ that a page links to, and so on from there."""
-    for name in METHODS:
-        files.append(File.generated(config, f"methods/{name}.md", content=method_page(name)))
     waiting = set(ALWAYS)
     for file in files.documentation_pages():
         waiting |= outside(file.content_string, f"docs/{file.src_uri}")
@@ -231,56 +228,6 @@ def measured(clip: dict[str, str]) -> str:
                 ", ".join(filter(None, (f"{number(one['mean'])} {ends}", played, where)))
             )
     return ""
-
-
-def method_page(name: str) -> str:
-    """A method's row, its section of docs/methods.md, and its rows of docs/results-tables.md."""
-    row = views_row(name)
-    text = (ROOT / "docs/methods.md").read_text()
-    section = section_about(name, text)
-    title = section.partition("\n")[0].strip("# ")
-    body = LINK.sub(lambda m: f"{m[1]}../{m[2]}{m[3] or ''}", section.partition("\n")[2])
-    body = body.replace("](#", "](../methods.md#")
-    columns = [key for key in row if key not in ("about", "method")]
-    lines = [
-        f"# {name}\n",
-        f"{row['about']}.\n",
-        "| " + " | ".join(columns) + " |",
-        "|" + "---|" * len(columns),
-        "| " + " | ".join(row[key].replace("|", "\\|") for key in columns) + " |\n",
-        f"    svea train walker_walk --method {name}\n",
-        f"## {title}\n" if title.lower() != name else "",
-        body,
-        f"\nFrom [Methods](../methods.md), which has all of them. {results_about(name)}",
-    ]
-    return "\n".join(lines)
-
-
-def section_about(name: str, text: str) -> str:
-    """The first section that names a method as something to type, or has it as its title."""
-    sections = re.split(r"^(?=#{2,3} )", text, flags=re.M)
-    own = [s for s in sections if s.partition("\n")[0].strip("# ").lower() == name]
-    spelled = re.compile(rf"`(?:--method |svea train \S+ --method )?{re.escape(name)}(?: [^`]*)?`")
-    naming = [s for s in sections if s.startswith("### ") and spelled.search(s)]
-    found = own or naming or [s for s in sections if spelled.search(s)]
-    if not found:
-        raise PluginError(f"docs/methods.md has no section about {name!r}")
-    return found[0]
-
-
-def results_about(name: str) -> str:
-    """The rows of the results page for a method, or that there are none yet."""
-    text = (ROOT / "docs/results-tables.md").read_text()
-    text = text[text.index("<!-- final:") : text.index("<!-- end of final -->")]
-    tables = re.findall(r"^\| task \| setting .*\n\|[-| :]+\n", text, re.M)
-    rows = re.findall(
-        rf"^\| \w+ \| {re.escape(name)} [+(].*$|^\| \w+ \| {re.escape(name)} \|.*$", text, re.M
-    )
-    rows = [row for row in rows if "not yet" not in row]
-    if not tables or not rows:
-        return "[Results](../results.md) of this method: not run yet at the paper's length."
-    shown = tables[0] + "\n".join(rows)
-    return f"\n\n## Results\n\n{shown}\n\nAll: [results](../results-tables.md)."
 
 
 class Docstrings(griffe.Extension):

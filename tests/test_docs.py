@@ -106,6 +106,7 @@ def test_methods_has_a_section_or_row_for_every_method_base_encoder_and_task() -
     from svea.methods import METHODS
 
     text = (ROOT / "docs/methods.md").read_text()
+    assert {*METHODS} == {page.stem for page in (ROOT / "docs/methods").iterdir()}
     for name in (*METHODS, *BASES, *ENCODERS, *AUXILIARIES):
         assert re.search(rf"(`|--\w+ ){re.escape(name)}`", text), name
     rows = [line for line in text.splitlines() if re.match(r"\| \d", line)]

@@ -243,6 +243,17 @@ def test_a_task_with_more_seeds_counts_no_more_and_missing_seeds_are_named(scrip
     assert mean_cell([one_seed, [{}]]).text == script.NOT_EVALUATED
 
 
+def test_the_leaderboard_has_every_setting_and_its_records(script, results) -> None:
+    rows = {row[:3]: row for row in map(texts, results.leaderboard.lines())}
+    assert {row[0] for row in rows} == {group.label for group in results.groups}
+    row = rows["svea-motion", "500,000", "finger_spin"]
+    folder = ROOT / "results/runs/finger_spin-svea-motion-500k-s7"
+    means = [np.mean(recorded_returns(folder, 500_000, mode)) for mode in script.MODES]
+    assert [cell.split()[0] for cell in row[3:9]] == [*map(script.number, means)]
+    shown = {(row[0], row[-1]): row for row in map(texts, results.blocks["published"]().lines())}
+    assert shown["SADA", "SADA"][3] == script.number((270 + 702 + 363 + 662 + 566) / 5)
+
+
 RUN = "walker_walk-svea-s1"
 
 

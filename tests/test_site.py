@@ -103,14 +103,6 @@ def test_equations_and_the_diagram_are_drawn_without_scripts(site: Path) -> None
     assert "mermaid" not in page and re.search(r"<span>1 · core</span></div></div>|1 · core<", page)
 
 
-def test_every_method_has_a_page_with_its_row_and_section(site: Path) -> None:
-    from svea.methods import METHODS
-
-    for name in METHODS:
-        text = (site / f"methods/{name}.html").read_text()
-        assert f"--method {name}" in text and "Q-prediction" in text and "Results" in text
-
-
 # The gallery --------------------------------------------------------------------------------------
 
 

@@ -93,6 +93,7 @@ def found_in(commit: str, names: list[str], keep: Path | None) -> dict[str, Foun
     """What a commit computes; kept results count while the command is the same."""
     commit = subprocess.check_output(["git", "rev-parse", commit], cwd=ROOT, text=True).strip()
     path = keep / f"digests-{commit[:7]}.json" if keep else Path(os.devnull)
+    path.parent.mkdir(parents=True, exist_ok=True)
     kept = json.loads(path.read_text() or "{}") if path.exists() else {}
     missing = [n for n in names if kept.get(n, {}).get("command") != RUNS.get(n, n)]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(AT_ONCE) as pool:

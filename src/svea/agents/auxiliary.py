@@ -1,6 +1,6 @@
 """Auxiliary tasks: further losses that train the same trunk.
 
-Each has its settings from the paper's baselines (docs/methods.md says where from), is due in every
+Each has its settings from the paper's baselines (docs/methods/ says where from), is due in every
 n-th update, and may ask for its own batch.
 """
 
