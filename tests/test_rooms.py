@@ -31,15 +31,15 @@ WINGS = {
 """Heavy or special, and the only room that may import each."""
 
 BUDGET = {
-    "core": 1_810, "data": 1_480, "config": 1_510, "recipes": 130, "methods": 90,
-    "views": 100, "augment": 1_090, "networks": 690, "replay": 300, "agents": 1_350, "envs": 4_220,
-    "speed": 570, "runs": 1_220, "training": 1_260, "evaluation": 1_650,
-    "results": 3_760, "studies": 1_640, "bench": 490, "cli": 2_480,
-    "kernels": 4_260, "raster": 630, "play": 1_190, "paper": 1_140,
+    "core": 1_810, "data": 1_480, "config": 1_950, "recipes": 130, "methods": 90,
+    "views": 100, "augment": 1_090, "networks": 690, "replay": 300, "agents": 1_350, "envs": 4_610,
+    "speed": 570, "runs": 1_230, "training": 1_260, "evaluation": 1_720,
+    "results": 4_130, "studies": 1_640, "bench": 490, "cli": 2_530,
+    "kernels": 4_260, "raster": 630, "play": 1_220, "paper": 1_140,
 }  # fmt: skip
 """Lines of Python that each room may have. A change that raises one lowers another or says why."""
 
-SUMS = {"all but the wings": 25_840, "src": 33_050, "files in src": 162, "tests and tools": 29_000}
+SUMS = {"all but the wings": 27_090, "src": 34_320, "files in src": 165, "tests and tools": 29_440}
 """The same for what rooms are together. A feature with many tests raises them by what it needs."""
 
 SIDE = {

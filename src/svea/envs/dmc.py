@@ -19,6 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from svea.core.errors import NumericsError, UserError
 from svea.envs.looks import EPISODES_VERSION, Mode, Scene, compose, simulator, writable_arrays
+from svea.envs.looks.varied import varied
 from svea.envs.rendering import Renderer, import_suite, prepare_simulator
 from svea.envs.stacking import Settings, StackedEpisode
 
@@ -56,7 +57,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def __init__(self, domain: str, task: str, mode: Mode, settings: Settings) -> None:
         prepare_simulator()
-        self.mode, self._settings = mode, settings
+        self.mode, self._settings, self._name = mode, settings, f"{domain}_{task}"
         self.render_mode, self.render_size = settings.render_mode, settings.render_size
         self._episode = StackedEpisode(settings)
         self.observation_space = self._episode.space
@@ -113,7 +114,11 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
         Without a seed the next one is drawn from the last seed's generator; the very first reset
         uses the seed the environment was made with, and draws one if it was made without.
+
+        `options={"variation": {"light.strength": 0.4}}` gives factors of the world values for this
+        episode (`svea.config.factors`), which `info` repeats.
         """
+        self.mode = varied(self.mode, self._name, options)
         seed = self._episode.choose_seed(seed)
         super().reset(seed=seed)
         # Two streams, so that a mode that draws more does not change the physics.
