@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from svea.config.modes import is_factor
 from svea.core.words import interval, plural, size
 from svea.data.clips import source_of
 from svea.envs import describe
@@ -30,7 +31,7 @@ def returns_of(run: Run, decision: int, stored: str) -> Iterator[dict[str, Any]]
     """
     found: dict[str, list[Record]] = {}
     for record in run.agent_episodes:
-        if record["decision"] == decision:
+        if record["decision"] == decision and not is_factor(record["mode"]):
             found.setdefault(record["mode"], []).append(record)
     for mode, played in found.items():
         ends = stats.bootstrap_interval([stats.SeedsAndWorlds.of([by_world(played)])], stats.mean)

@@ -401,3 +401,53 @@ def test_another_function_is_shown_as_a_mode(run, capsys):
     assert (run / "watch.mp4").exists()
     (where,) = {run.task for group in group_runs([read_run(run)]) for run in group.runs}
     assert where == "toy:make", "the run's task stays what it was trained on"
+
+
+def test_factors_are_varied_by_the_same_processes_and_recorded_as_modes(run, capsys, monkeypatch):
+    started = []
+    monkeypatch.setattr(requests, "Workers", counting(requests.Workers, started))
+    varied = {"modes": (), "vary": ("picture.noise", "picture.delay"), "values": 3}
+    assert verb(run, **varied) == 0
+    said = capsys.readouterr().out
+    assert len(started) == 1 and "keeps 50 %" in said
+    first = read_records(run)
+    factors = {"picture.noise": (0.25, 0.5), "picture.delay": (4, 8)}
+    modes = ["train", *(f"{name}={v}" for name, values in factors.items() for v in values)]
+    assert [r["mode"] for r in first] == [mode for mode in modes for _ in range(2)]
+    assert {r["provenance"].get("mode", "train") for r in first} == set(modes)
+    assert len({tuple(r["seed"] for r in first if r["mode"] == mode) for mode in modes}) == 1
+    for mode in modes:
+        assert (run / "media/factors" / f"{mode}.png").exists()
+    assert verb(run, **varied) == 0 and read_records(run) == first, "all of it is known"
+    assert verb(run, modes=("picture.noise=.25", "picture.noise=0")) == 0
+    assert read_records(run) == first, "a value is the same mode, and the training value is train"
+    alone = svea.evaluate(run, ["picture.noise=0.5"], episodes=2, environments=1)
+    assert alone == [r for r in first if r["mode"] == "picture.noise=0.5"]
+    assert verb(run, **varied, json=True, again=True) == 0
+    again = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line[0] == "{"]
+    assert again == first, "an episode is a function of its seed and its world"
+
+
+def counting(kind: Any, made: list[Any]) -> Callable[..., Any]:
+    def make(*given: Any, **named: Any) -> Any:
+        made.append(kind(*given, **named))
+        return made[-1]
+
+    return make
+
+
+@pytest.mark.parametrize("flags, said", [
+    ({"vary": ("picture.nosie",)}, "picture.noise"), ({"vary": ("all",), "values": 1}, "values"),
+    ({"vary": ("light.strength",)}, "does not simulate"), ({"modes": ("camera.roll=900",)}, "-180"),
+    ({"vary": ("all",), "task": "toy:other"}, "task"),
+    ({"modes": ("picture.noise=x",)}, "0 to 0.5"),
+])  # fmt: skip
+def test_factors_that_cannot_be_varied_are_refused(run, capsys, flags, said):
+    try:
+        code = verb(run, **({"modes": ()} | flags))
+    except UserError as error:
+        code, message = error.exit_code, str(error)
+    else:
+        message = capsys.readouterr().err
+    assert code == 2 and said in message
+    assert read_records(run) == []

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,33 @@ from svea.envs.looks.live import NEUTRAL, PATH, Adjustments, LiveMode, find_clip
 from svea.envs.registration import make_mode
 
 SHOWN: dict[str, Any] = {"render_mode": "rgb_array", "render_size": 64, "image_size": 48}
+
+
+def factors(**values: float) -> Adjustments:
+    """Of names with _ for their dot."""
+    return Adjustments(variation={name.replace("_", ".", 1): v for name, v in values.items()})
+
+
 EACH = {
     "body": Adjustments(body="#00ff00"),
     "floor": Adjustments(floor="#ff0000"),
     "sky": Adjustments(sky="#ff00ff"),
     "video": Adjustments(video="generated/3"),
     "video_on_floor": Adjustments(video="generated/3", video_on_floor=False),
-    "roll": Adjustments(roll=40),
-    "shift_x": Adjustments(shift_x=0.2),
-    "shift_y": Adjustments(shift_y=-0.2),
-    "light": Adjustments(light=0.3),
-    "light_tilt": Adjustments(light_tilt=50),
-    "noise": Adjustments(noise=0.2),
+    "roll": factors(camera_roll=40),
+    "yaw": factors(camera_yaw=40),
+    "light": factors(light_strength=0.3),
+    "light_tilt": factors(light_tilt=50),
+    "noise": factors(picture_noise=0.2),
+    "agent": factors(agent_hue=90),
+    "background": factors(background_brightness=0.2),
+    "share": factors(video_share=0.8),
 }
 ALL = Adjustments(
-    body="#00ff00", floor="#ff0000", sky="#ff00ff", roll=40, shift_x=0.2, light=0.3, light_tilt=50,
-    noise=0.2, drop=0.5,
+    body="#00ff00", floor="#ff0000", sky="#ff00ff",
+    variation=factors(camera_roll=40, camera_shift_x=0.2, light_strength=0.3, light_tilt=50,
+                      picture_noise=0.2, picture_drop=0.5, agent_hue=50, floor_contrast=0.5,
+                      background_hue=30).variation,
 )  # fmt: skip
 
 
@@ -94,7 +104,7 @@ def test_without_changes_it_is_the_mode_whatever_was_shown_before(task: str):
 def test_the_robot_can_be_adjusted_too():
     env = make_env("robot_reach", PATH, **SHOWN)
     mode = env.unwrapped.mode
-    assert mode.fits["body"] and mode.fits["floor"] and not mode.fits["video"]
+    assert mode.fits["body"] and mode.fits["floor"]
     env.reset(seed=2)
     plain = env.unwrapped.redraw()
     for name in ("body", "floor", "roll", "light", "noise"):
@@ -105,10 +115,7 @@ def test_the_robot_can_be_adjusted_too():
     env.close()
 
 
-OVER_TIME = {"video_speed", "drop"}  # which is tested below
-
-
-@pytest.mark.parametrize("name", sorted({field.name for field in fields(Adjustments)} - OVER_TIME))
+@pytest.mark.parametrize("name", EACH)
 def test_each_adjustment_shows_at_once_and_leaves_no_trace(walker: Any, live: LiveMode, name: str):
     walker.reset(seed=2)
     plain, scene = walker.unwrapped.redraw(), walker.render()
@@ -158,7 +165,7 @@ def test_another_mode_in_the_middle_of_an_episode_goes_on_with_it(walker: Any, l
 
 
 def test_dropped_frames_are_the_last_ones_and_the_scene_stays(walker: Any, live: LiveMode):
-    live.adjust(Adjustments(drop=0.95))
+    live.adjust(factors(picture_drop=0.95))
     seen, _ = walker.reset(seed=2)
     scenes, repeated = [walker.render()], 0
     for _ in range(10):
@@ -171,7 +178,7 @@ def test_dropped_frames_are_the_last_ones_and_the_scene_stays(walker: Any, live:
 
 def test_a_still_video_stands_and_a_fast_one_runs(walker: Any, live: LiveMode):
     def sky(speed: float) -> list[np.ndarray]:
-        live.adjust(Adjustments(video="generated/3", video_speed=speed))
+        live.adjust(Adjustments(video="generated/3", variation={"video.speed": speed}))
         walker.reset(seed=2)
         return [walker.step(np.zeros(6))[0][-3:, :4] for _ in range(3)]
 
@@ -190,5 +197,6 @@ def test_only_clips_that_were_found_can_be_shown(live: LiveMode, tmp_path: Path)
 def test_it_says_what_can_be_changed(live: LiveMode):
     assert all(live.fits.values())
     show(live, "walker_walk", "distracting_cs")
-    assert not live.fits["sky"] and not live.fits["video"] and live.fits["body"]
-    assert not any(LiveMode().fits.values()), "a picture alone, of a user's environment"
+    assert not live.fits["sky"] and live.fits["video"] and live.fits["body"]
+    own = LiveMode("my_package:make_env").fits
+    assert [name for name in own if own[name]] == ["picture"], "of a user's environment"

@@ -67,10 +67,10 @@ def after_some_decisions(page: chromium.Browser, more: int = 3) -> None:
 @pytest.mark.slow
 def test_the_page_shows_agents_and_the_setting_of_its_link(page: chromium.Browser):
     assert page.run("document.querySelectorAll('.agent').length") == 2
-    assert page.run("document.getElementById('noise').value") == "0.02"
+    assert page.run("document.getElementById('picture.noise').value") == "0.02"
     assert page.run("document.getElementById('notice').hidden")
     assert "Changed by hand" in page.run("document.getElementById('exact').textContent")
-    drag(page, "noise", 0)
+    drag(page, "picture.noise", 0)
     page.run("document.getElementById('reset').click()")
     page.until("document.getElementById('exact').textContent.startsWith('Exact: episode 0')")
 
@@ -98,7 +98,7 @@ def test_pause_holds_the_episode_and_a_step_is_one_decision(page: chromium.Brows
     page.run("document.getElementById('step').click()")
     page.until(f"{DECISIONS} === {held + 1}")
     before = page.run(PICTURE.replace("AGENT", "0"))
-    drag(page, "light", 0.1)  # also while it pauses
+    drag(page, "light.strength", 0.1)  # also while it pauses
     page.until(f"(async () => (await {PICTURE.replace('AGENT', '0')})[0] < {before[0]} - 5)()", 60)
     page.run("document.getElementById('neutral').click()")
     page.run("document.getElementById('play').click()")

@@ -51,7 +51,7 @@ class StandIn:
             self.dies -= 1
             raise WorkerError("its process died")
         header = {"agent": self.number, "did": do, "done": False, "return": 0.0}
-        header["noise"] = setting.noise
+        header["noise"] = setting.variation.get("picture.noise")
         return sessions.unpack(sessions.pack(header, *([b"jpeg"] if draw else [])))
 
     async def close(self) -> None:

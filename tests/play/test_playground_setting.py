@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from svea.config.factors import FACTORS
 from svea.config.modes import modes_of
 from svea.core.errors import UserError
 from svea.play.setting import (
     DEFAULT,
+    FORMER,
     LONGEST_MESSAGE,
     OPTIONS,
     Setting,
@@ -58,13 +60,29 @@ def test_a_setting_survives_its_way_through_json():
     assert len(json.dumps({"do": "start", "setting": asdict(changed)})) < LONGEST_MESSAGE / 4
 
 
+@pytest.mark.parametrize("was", FORMER)
+def test_links_from_before_the_factors_still_say_the_same(was: str):
+    factor = FACTORS[FORMER[was]]
+    setting = read_setting({was: factor.most}, CLIPS)
+    assert setting == read_setting({factor.name: factor.most}, CLIPS)
+    assert setting.variation == {factor.name: factor.most} and not setting.is_exact
+    assert read_setting({was: factor.neutral}, CLIPS, setting).is_exact
+    for value in (factor.most + 1, "1", True, float("nan")):
+        with pytest.raises(UserError):
+            read_setting({was: value}, CLIPS)
+
+
 def test_the_page_knows_every_field():
     from importlib import resources
 
     page = resources.files("svea.play").joinpath("page")
     script, html = page.joinpath("controls.js").read_text(), page.joinpath("index.html").read_text()
     defaults = script.split("DEFAULTS = {")[1].split("};")[0]
+    for factor in FACTORS.values():
+        assert f'data-factors="{factor.group}"' in html, factor.name
     for field in fields(Setting):
+        if field.name == "variation":
+            continue  # its sliders are made from the table above
         written = json.dumps(field.default).removesuffix(".0")
         assert f"{field.name}: {written}," in " ".join(defaults.split()) + ",", field.name
         assert f'id="{field.name}"' in html, field.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json as jsonlib
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,17 +12,23 @@ from typing import TYPE_CHECKING, Literal
 
 from svea.cli.arguments import DataDir, Device, Json, Modes, Out, Positional, Runs, Task, Trust
 from svea.cli.printing import print_json, print_results
+from svea.config.modes import is_factor
+from svea.core.errors import SveaError
 from svea.core.process import second_ends_at_once
 from svea.core.terminal import Steps, note, waiting
-from svea.core.words import listed, plural
+from svea.core.words import duration, listed, plural
 from svea.results.compare import compare
+from svea.results.factors import responses, tolerances, verdicts
 from svea.results.groups import caveat_notes, group_runs
-from svea.results.read import look_for_runs, read_runs
+from svea.results.read import Run, look_for_runs, read_runs
 from svea.results.tables import all_results, brief
 from svea.runs.records import Record, latest
 
 if TYPE_CHECKING:
     from svea.evaluation.requests import Scoring
+
+FORECAST_AFTER = 20
+"""Episodes after which a long evaluation says how long it takes."""
 
 
 def evaluate(
@@ -40,6 +47,8 @@ def evaluate(
     verbose: bool = False,
     json: Json = False,
     trust: Trust = False,
+    vary: tuple[str, ...] = (),
+    values: int = 9,
 ) -> int:
     """Evaluate agents over whole episodes, and record each in RUN/eval.jsonl (runs/zoo/NAME/...).
 
@@ -60,6 +69,9 @@ def evaluate(
             a GPU with many cores next to it needs to be busy; records are the same.
         verbose: all columns (IQM, seeds, the paper's numbers, ...) and how to read them,
             as in the report.
+        vary: factors, such as light.strength camera.roll, or all: one at a time over its range,
+            to see how far each may go. Without other --modes, only these are played.
+        values: of each factor, the training value among them.
     """
     from svea.core.given import name_task
     from svea.evaluation import parse_episodes
@@ -70,7 +82,11 @@ def evaluate(
 
     policies = POLICIES if random_policy else POLICIES[:1]
     other = name_task(task)
-    request = Request(modes, count, seed, policies, envs, device, data_dir or None, other, jobs)
+    modes = () if vary and modes == ("usual",) else modes
+    folder = data_dir or None
+    request = Request(
+        modes, count, seed, policies, envs, device, folder, other, jobs, vary, values
+    )  # fmt: skip
     folders, copies = look_for_runs(runs)
     scoring = Scoring(folders, request, again)
     if copies:
@@ -83,6 +99,8 @@ def evaluate(
             print(jsonlib.dumps(record))
     elif scoring.records:
         _print(scoring, verbose)
+    if vary:
+        _draw_worlds(scoring)
     for problem in scoring.problems:
         note(f"svea: {problem}")
     if videos:
@@ -91,14 +109,23 @@ def evaluate(
 
 
 def _play(scoring: Scoring) -> None:
-    """Play what is missing, with a bar; Ctrl-C says what was kept."""
+    """Play what is missing, with a bar and a forecast; Ctrl-C says what was kept."""
+    began, counted = time.monotonic(), itertools.count(1)
+
+    def finished(run: Path, record: Record) -> None:
+        steps.finish(f"evaluating {run.name} in {record['mode']}")
+        if scoring.request.vary and next(counted) == FORECAST_AFTER and scoring.played:
+            left = (scoring.total or 0) - sum(map(len, scoring.records.values()))
+            pace = (time.monotonic() - began) / scoring.played
+            note(f"{left:,} episodes are left; at this pace they take {duration(left * pace)}")
+
     try:
         with (
             Steps("episodes", scoring.total) as steps,
             second_ends_at_once(lambda: f"stopped at once; {scoring.kept}"),
         ):
             scoring.play(
-                lambda run, record: steps.finish(f"evaluating {run.name} in {record['mode']}"),
+                finished,
                 lambda: steps.begin("stopping (Ctrl-C once more: at once)"),
             )
     except KeyboardInterrupt:
@@ -114,7 +141,10 @@ def _print(scoring: Scoring, verbose: bool) -> None:
     if known := sum(map(len, records.values())) - scoring.played:
         print(f"recorded before: {plural(known, 'episode')}; --again plays all again")
     modes = {record["mode"] for played in records.values() for record in played}
-    print_scores(list(records), modes, records, verbose=verbose)
+    varied = {mode for mode in modes if is_factor(mode)} if scoring.request.vary else set()
+    print_scores(list(records), modes - varied, records, verbose=verbose)
+    if varied:
+        print_tolerances(list(records), records, verbose=verbose)
     for run, played in records.items():
         adapted = [record for record in played if "adaptation_seconds" in record]
         if steps := sum(max(0, record["length"] - 1) for record in adapted):
@@ -123,6 +153,19 @@ def _print(scoring: Scoring, verbose: bool) -> None:
                 f"{run}: adapted at test time, fresh in each of {len(adapted)} episodes, "
                 f"{each * 1000:.3g} ms per decision in addition to acting"
             )
+
+
+def _draw_worlds(scoring: Scoring) -> None:
+    """How the world looks at each value, next to the records, for the report."""
+    from svea.evaluation.film import draw_factors
+
+    with Steps("pictures") as steps:
+        for run, records in scoring.records.items():
+            steps.begin(f"drawing the worlds of {run.name}")
+            try:
+                draw_factors(run, [record["mode"] for record in records], scoring.request.data_dir)
+            except SveaError as error:  # the records are there
+                note(f"svea: {error}")
 
 
 def _film(scoring: Scoring) -> None:
@@ -141,6 +184,23 @@ def _film(scoring: Scoring) -> None:
                 )  # fmt: skip
 
 
+def print_tolerances(
+    runs: Sequence[Path],
+    played: Mapping[Path, list[Record]] | None = None,
+    verbose: bool = False,
+) -> None:
+    """How far each factor may go, and which breaks an agent first."""
+    found = responses(group_runs(_with(read_runs(runs)[0], played)))
+    how = "[95 %]: of the ends that lie inside the range, over episodes. More: --verbose"
+    print_results(tolerances(found, brief=not verbose), [*verdicts(found), *[how][verbose:]])
+
+
+def _with(runs: Sequence[Run], played: Mapping[Path, list[Record]] | None) -> list[Run]:
+    """Runs with records that count even where a folder could not be written to."""
+    own = played or {}
+    return [replace(r, episodes=latest([*r.episodes, *own.get(r.folder, ())])) for r in runs]
+
+
 def print_scores(
     runs: Sequence[Path],
     modes: Collection[str] | None = None,
@@ -149,9 +209,7 @@ def print_scores(
 ) -> None:
     """The table of runs, with caveats; records just `played` count where no folder has them."""
     found, problems = read_runs(runs)
-    own = played or {}
-    found = [replace(r, episodes=latest([*r.episodes, *own.get(r.folder, ())])) for r in found]
-    groups = group_runs(found)
+    groups = group_runs(_with(found, played))
     table, notes = all_results(groups, modes), caveat_notes(groups, modes)
     if verbose:
         print_results(table, [*problems, *(f"note: {text}" for text in notes)])

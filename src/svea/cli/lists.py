@@ -52,12 +52,13 @@ def views_row(name: str) -> dict[str, str]:
 def tasks(names: Positional[tuple[str, ...]] = (), json: Json = False) -> int:
     """List every task with the length of a decision and of an episode, and all modes.
 
-    With --json each task has the modes that it has; shift is defined for five domains only.
+    With --json each task has the modes and factors that it has; shift is defined for five domains.
 
     Args:
         names: only tasks with one of these words in their names, such as walker.
     """
     from svea.config import modes
+    from svea.config.factors import FACTORS
     from svea.envs import modes_of
 
     source = dict.fromkeys(modes.TASKS, "dm_control")
@@ -76,12 +77,15 @@ def tasks(names: Positional[tuple[str, ...]] = (), json: Json = False) -> int:
     if not rows:
         raise unknown_name("task", " ".join(names), modes.TASKS)
     if json:
-        return print_list([row | {"modes": list(modes_of(row["task"]))} for row in rows], json)
+        for row in rows:
+            row |= {"modes": [*modes_of(row["task"])], "factors": [*modes.factors_of(row["task"])]}
+        return print_list(rows, json)
     listed = {
         "modes (all)": f"{', '.join(modes.MODES)}; robot tasks: {', '.join(modes.ROBOT_MODES)}",
         "geometry": ", ".join(modes.GEOMETRY_MODES),
         "lights": ", ".join(modes.LIGHT_MODES),
         "any task": f"{', '.join(modes.PICTURE_MODES)}, and module:class of your own",
+        "factors": ", ".join(f"{one.name} {one.least:g}..{one.most:g}" for one in FACTORS.values()),
         "your own environment": "module:function, or a Gymnasium id such as CarRacing-v3 "
         "(docs/your-environment.md)",
     }

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from svea.config.modes import ROBOT_TASKS, check_task, expand_modes, is_foreign
+from svea.config.modes import ROBOT_TASKS, check_task, check_worlds, expand_modes, is_foreign
 from svea.config.names import (
     check_drift,
     encoder_defaults,
@@ -78,6 +78,7 @@ def check_names(config: Config, to_train: bool) -> None:
     for name in ("out", "data_dir", "overlay_dir"):
         files.check_path(getattr(config, name), name)
     expand_modes(config.eval_modes, config.task)
+    check_worlds(config.train_mode, config.train_vary, config.task)
     encoder_defaults(config.encoder, config.preset)
     find_method(config.method)
     if "crop" in re.split(r"[+|\s]+", config.augment):

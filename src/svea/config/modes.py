@@ -4,12 +4,15 @@ Here are names; `svea.envs` says what makes each of them, when it is imported.
 """
 
 import difflib
+import math
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
+from svea.config import factors
+from svea.config.factors import FACTORS, PICTURE, Factor
 from svea.core.errors import Bounds, UserError, between, unknown_name
 from svea.core.importing import is_import_path
 
@@ -140,6 +143,19 @@ WITHOUT_SKY_AND_FLOOR = ("quadruped_escape",)
 """Here a terrain without the floor's texture fills the picture."""
 
 
+ALL = factors.ALL
+
+WITHOUT_FACTORS: dict[str, tuple[str, ...]] = {
+    "background": tuple(
+        name for name in DOMAIN_AND_TASK
+        if any(part in name for part in (*WITHOUT_SKY, *WITHOUT_SKY_AND_FLOOR))
+    ),
+    "floor": WITHOUT_SKY_AND_FLOOR,
+    "agent.hue": ROBOT_TASKS,  # their arm is grey
+    "agent.saturation": ROBOT_TASKS,
+}  # fmt: skip
+"""Tasks whose pictures show nothing of a factor or of a group of them."""
+
 _NUMBERS: dict[str, tuple[str, type, type, Bounds]] = {
     "distracting_cs": ("intensity", float, Real, Bounds(0, 1, excluded=True)),
     "test": ("world", int, Integral, between(0, WORLDS - 1)),
@@ -201,14 +217,79 @@ def why_not(name: str, task: str) -> str:
     return ""
 
 
+def factors_of(task: str | None) -> dict[str, Factor]:
+    """The factors that a task has; without a task, all there are.
+
+    >>> list(factors_of("my_package:make_env"))[:3]
+    ['picture.hue', 'picture.saturation', 'picture.brightness']
+    """
+    if is_foreign(task or ""):
+        return {name: one for name, one in FACTORS.items() if one.group == PICTURE}
+    lacking = tuple(part for part, tasks in WITHOUT_FACTORS.items() if task in tasks)
+    return {name: one for name, one in FACTORS.items() if not name.startswith(lacking)}
+
+
+def check_factor(name: str, task: str | None = None) -> Factor:
+    """A factor by its name; an unknown one is refused, and so is one that the task lacks."""
+    found, fitting = factors.find_factor(name), factors_of(task)
+    if name not in fitting:
+        own = is_foreign(task or "")
+        why = "svea does not simulate it" if own else "its pictures show none of it"
+        lacking = WITHOUT_FACTORS.get(name, WITHOUT_FACTORS.get(found.group, ()))
+        which = "all that svea simulates" + (f" but {', '.join(lacking)}" if lacking else "")
+        has = "the factors of the picture alone, " if own else ""
+        raise UserError(
+            f"{task} has no factor {name!r}: {why}. Tasks that have it: {which}. {task} has "
+            f"{has}{', '.join(fitting)}"
+        )
+    return found
+
+
+def check_variation(given: Any, task: str | None, *, drawn: bool = False) -> dict[str, Any]:
+    """Values of a task's factors by name, as they are given; `drawn`: pairs are ranges, too."""
+    if not isinstance(given, Mapping):
+        allowed = f"values by factor, {factors.EXAMPLE}"
+        raise UserError(f"variation is {str(given)[:60]!r}; allowed: {allowed}")
+    checked: dict[str, Any] = {}
+    for name, value in given.items():
+        factor = check_factor(str(name)[:60], task)
+        is_range = drawn and isinstance(value, list | tuple) and len(value) == 2
+        checked[factor.name] = factor.ends(*value) if is_range else factor.check(value)
+    return checked
+
+
+def parse_factor(text: str, task: str | None = None) -> tuple[str, float]:
+    """A factor and its value, such as `light.strength=0.4`."""
+    name, _, value = text.partition("=")
+    return name, check_factor(name, task).parse(value)
+
+
+def vary_modes(names: Iterable[str], values: int, task: str) -> list[str]:
+    """The modes in which factors take so many values each: train, and one per other value.
+
+    >>> vary_modes(["light.strength"], 4, "walker_walk")
+    ['train', 'light.strength=0', 'light.strength=2', 'light.strength=3']
+    """
+    names = [name for given in names for name in (factors_of(task) if given == ALL else [given])]
+    chosen = [check_factor(name, task) for name in dict.fromkeys(names)]
+    modes = (factors.at(one.name, value) for one in chosen for value in one.values(values))
+    return list(dict.fromkeys(["train", *modes]))
+
+
 def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]:
     """Split what users type into a mode's name and its options; refuse it if the task lacks it.
 
+    A factor at a value is the training world with a variation.
+
     >>> parse_mode("distracting_cs:0.3"), parse_mode("video_hard")
     (('distracting_cs', {'intensity': 0.3}), ('video_hard', {}))
+    >>> parse_mode("light.strength=0.4")
+    ('train', {'variation': {'light.strength': 0.4}})
     """
     if is_own_mode(text):
         return text, {}
+    if "=" in text:
+        return "train", {"variation": dict([parse_factor(text, task)])}
     name, colon, value = text.partition(":")
     fitting = modes_of(task)
     if text in GROUPS:
@@ -237,6 +318,68 @@ def parse_mode(text: str, task: str | None = None) -> tuple[str, dict[str, Any]]
     return name, {option: check_number(name, number)}
 
 
+Shares = dict[str, float]
+"""Modes, each with how often an episode shows it."""
+
+
+def parse_mixture(text: str, task: str | None = None) -> Shares:
+    """Read modes with their shares, which add up to 1; one mode alone has the share 1.
+
+    >>> parse_mixture("train:0.7,distracting_cs:0.1:0.3")
+    {'train': 0.7, 'distracting_cs:0.1': 0.3}
+    """
+    if "," not in text:
+        return {_spelled(text, task): 1.0}
+    shares: Shares = {}
+    for word in text.split(","):
+        mode, _, number = word.strip().rpartition(":")
+        try:
+            share = float(number)
+        except ValueError:
+            share = math.nan
+        if not 0 < share <= 1:
+            raise UserError(
+                f"{word.strip()!r} in the mixture {text!r} has no share; allowed: MODE:SHARE with "
+                "shares above 0 that add up to 1, e.g. train:0.7,color_easy:0.3"
+            )
+        mode = _spelled(mode, task)
+        shares[mode] = shares.get(mode, 0.0) + share
+    if not math.isclose(total := sum(shares.values()), 1, abs_tol=1e-6):
+        raise UserError(
+            f"the shares of {text!r} add up to {total:g}; allowed: 1, e.g. "
+            + ",".join(f"{mode}:{share / total:.3g}" for mode, share in shares.items())
+        )
+    return {mode: share / total for mode, share in shares.items()}
+
+
+def check_worlds(train_mode: str, train_vary: str, task: str) -> None:
+    """Refuse worlds of training that a task does not have."""
+    parse_mixture(train_mode, task)
+    check_variation(factors.parse_ranges(train_vary), task, drawn=True)
+
+
+def name_worlds(train_mode: str, train_vary: str) -> str:
+    """What training shows besides its own world, as results name it; empty for that alone.
+
+    >>> name_worlds("color_easy", "camera.roll=-9..9"), name_worlds("train", "")
+    ('color_easy, camera.roll=-9..9', '')
+    """
+    parts = ("" if train_mode == "train" else train_mode, train_vary)
+    return ", ".join(filter(None, parts))
+
+
+def trained_on(train_mode: str, train_vary: str, mode: str) -> bool:
+    """Whether training has shown the world of a mode, other than `train`.
+
+    >>> [trained_on("train", "camera.roll=-9..9", f"camera.roll={at}") for at in (5, 10)]
+    [True, False]
+    """
+    if found := factors.read_mode(mode):
+        low, high = factors.parse_ranges(train_vary).get(found[0], (math.inf, -math.inf))
+        return low <= found[1] <= high
+    return mode != "train" and mode in parse_mixture(train_mode)
+
+
 def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
     """Spell out groups such as `all` and `geometry`, check every mode, and keep each once.
 
@@ -247,10 +390,16 @@ def expand_modes(modes: Iterable[str], task: str | None = None) -> list[str]:
     >>> expand_modes(["distracting_cs:.10", "distracting_cs:0.1"])
     ['distracting_cs:0.1']
     """
-    parsed = [parse_mode(name, task) for mode in modes for name in _members(mode, task)]
-    # A value after a colon has one spelling.
-    spelled = (":".join([name, *(f"{v:.12g}" for v in given.values())]) for name, given in parsed)
-    return list(dict.fromkeys(spelled))
+    named = [name for mode in modes for name in _members(mode, task)]
+    return list(dict.fromkeys(_spelled(name, task) for name in named))
+
+
+def _spelled(mode: str, task: str | None) -> str:
+    """A mode with its number in the one spelling that it has."""
+    name, given = parse_mode(mode, task)
+    if "variation" in given:
+        return factors.at(*next(iter(given["variation"].items())))
+    return ":".join([name, *(f"{value:.12g}" for value in given.values())])
 
 
 def _members(mode: str, task: str | None) -> list[str]:
@@ -274,6 +423,8 @@ def family(mode: str) -> str:
     >>> [family(mode) for mode in ("rotate_easy", "distracting_cs:0.3", "gymnasium:CarRacing-v3")]
     ['geometry', 'distracting_cs', 'gymnasium:CarRacing-v3']
     """
+    if is_factor(mode):
+        return mode.partition("=")[0]
     long = (name for name in ("geometry", "lights") if mode in GROUPS[name])
     name = mode.partition(":")[0]
     return next(long, name if name in modes_of(None) else mode)
@@ -285,14 +436,21 @@ def in_order(modes: Iterable[str]) -> list[str]:
     >>> in_order(["my:Night", "shift_easy", "distracting_cs:0.5", "distracting_cs:0.05", "train"])
     ['train', 'distracting_cs:0.05', 'distracting_cs:0.5', 'shift_easy', 'my:Night']
     """
-    places = {name: place for place, name in enumerate(modes_of(None))}
+    places = {name: place for place, name in enumerate([*modes_of(None), *FACTORS])}
 
     def place(mode: str) -> tuple[int, float]:
+        if varied := factors.read_mode(mode):
+            return places[varied[0]], varied[1]
         name, _, value = mode.partition(":")
         number = float(value) if value.replace(".", "", 1).isdecimal() else 0.0
         return places.get(name, len(places)), number
 
     return sorted(dict.fromkeys(modes), key=place)
+
+
+def is_factor(mode: str) -> bool:
+    """Whether a mode is a factor at a value."""
+    return factors.read_mode(mode) is not None
 
 
 def is_own_mode(text: str) -> bool:

@@ -283,4 +283,6 @@ def _word(name: str, value: Any) -> str:
     if isinstance(value, int | float):
         return f"{name}{value}" if isinstance(value, int) else f"{name}{value:g}"
     text = str(value).rstrip("/").rpartition("/")[2]  # of a folder, its own name
+    if name.startswith("train_"):
+        return f"train_{text}"
     return text if text not in ("", "none", "auto") else f"{name}_{text}"

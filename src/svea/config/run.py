@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
+from svea.config.factors import parse_ranges
 from svea.config.modes import expand_modes
 from svea.config.names import spelled
 from svea.config.options import (
@@ -199,6 +200,12 @@ class Config:
     group such as colors. Each takes the time of an evaluation."""
     eval_actions: Annotated[Literal["most_likely", "sampled"], WHAT] = "most_likely"
     """What evaluations take: the policy's most likely action (as in the paper) or a sample."""
+    train_mode: Annotated[str, WHAT] = "train"
+    """The world to train in: a mode, or several with shares, of which each episode shows one, e.g.
+    train:0.7,color_easy:0.3. Results say that such an agent has seen these worlds."""
+    train_vary: Annotated[str, WHAT] = ""
+    """Factors that each episode of training draws from a range, e.g.
+    light.strength=0.3..1.5,camera.roll=-10..10; `svea tasks` lists factors."""
     step_timeout: Annotated[float, at_least(0), HOW] = 30.0
     """Seconds that an environment may take for a decision, before its process is killed and its
     episode played again; 0: any time, the default for your own environment."""
@@ -255,7 +262,7 @@ class Config:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """The arguments of ``make_env`` in training."""
+        """The arguments of ``make_env`` for the training world, the same for every agent."""
         shared = (
             "task", "action_repeat", "episode_frames", "rendering", "renderer", "action_bins",
             "observation",
@@ -264,6 +271,13 @@ class Config:
             "image_size": self.rendered_size,
             "data_dir": self.data_dir or None,
         }
+
+    @property
+    def training_environment(self) -> dict[str, Any]:
+        """The arguments of ``make_env`` for the worlds that this run trains in."""
+        mode = {} if self.train_mode == "train" else {"mode": self.train_mode}
+        ranges = parse_ranges(self.train_vary)
+        return self.environment | mode | ({"variation": ranges} if ranges else {})
 
     def environment_in(
         self, mode: str, data_dir: str | None = None, task: str = ""

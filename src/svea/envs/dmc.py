@@ -20,6 +20,7 @@ from gymnasium.envs.registration import EnvSpec
 from svea.config.parts import OBSERVATIONS
 from svea.core.errors import NumericsError, UserError
 from svea.envs.looks import EPISODES_VERSION, Mode, Scene, compose, simulator, writable_arrays
+from svea.envs.looks.varied import varied
 from svea.envs.rendering import Renderer, import_suite, prepare_simulator
 from svea.envs.stacking import Settings, StackedEpisode
 
@@ -57,7 +58,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def __init__(self, domain: str, task: str, mode: Mode, settings: Settings) -> None:
         prepare_simulator()
-        self.mode, self._settings = mode, settings
+        self.mode, self._settings, self._name = mode, settings, f"{domain}_{task}"
         self.render_mode, self.render_size = settings.render_mode, settings.render_size
         self.parts = OBSERVATIONS[settings.observation]
         self._episode = StackedEpisode(settings, self.parts)
@@ -76,7 +77,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         )
 
         model, data = self.physics.model.ptr, self.physics.data.ptr
-        mode.image_size = settings.image_size
+        mode.image_size, mode.pictures = settings.image_size, max(1, len(self.parts.pictures))
         mode.prepare(model, domain)
         camera = _CAMERA.get((domain, task), 0)
         renderer = Renderer(
@@ -117,7 +118,11 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
 
         Without a seed the next one is drawn from the last seed's generator; the very first reset
         uses the seed the environment was made with, and draws one if it was made without.
+
+        `options={"variation": {"light.strength": 0.4}}` gives factors of the world values for this
+        episode (`svea.config.factors`), which `info` repeats.
         """
+        self.mode = varied(self.mode, self._name, options)
         seed = self._episode.choose_seed(seed)
         super().reset(seed=seed)
         # Two streams, so that a mode that draws more does not change the physics.

@@ -20,6 +20,7 @@ from svea.core.given import find_factory
 from svea.envs.dmc import read_choice, read_vector, warn_of_render_without_mode
 from svea.envs.looks import EPISODES_VERSION, Mode, compose
 from svea.envs.looks.pictures import PictureMode
+from svea.envs.looks.varied import varied
 from svea.envs.stacking import CHANNELS, Settings, StackedEpisode
 
 _COUNTS = (1, 3, CHANNELS)
@@ -46,13 +47,18 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     and its actions. Resuming a run relies on it.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], mode: Mode, settings: Settings) -> None:
+    def __init__(
+        self, env: gym.Env[Any, Any], mode: Mode, settings: Settings, task: str = "user:env"
+    ) -> None:
         super().__init__(env)
+        self._task = task
         self.parts, layouts = read_parts(env.observation_space)
         self._cameras = [Camera(layout) for layout in layouts]
         self._settings, self._episode = settings, StackedEpisode(settings, self.parts)
         self._began = False
         mode.image_size = self._size = settings.image_size
+        mode.pictures = max(1, len(self.parts.pictures))
+        self._train = mode
         self.mode = mode if isinstance(mode, PictureMode) else None  # in train nothing changes
         self._looks = np.random.default_rng(settings.seed)  # for episodes without a seed
         self.render_size = settings.render_size
@@ -62,9 +68,18 @@ class AdaptedEnv(gym.Wrapper[np.ndarray, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; the very first one without a seed has that of `make_env`, if any."""
+        """Begin an episode; the very first one without a seed has that of `make_env`, if any.
+
+        `options={"variation": {"picture.noise": 0.1}}` is taken here (`svea.config.factors`), and
+        all other options go to the environment.
+        """
+        if (look := varied(self.mode or self._train, self._task, options)) is not self._train:
+            assert isinstance(look, PictureMode)
+            self.mode = look
+        passed = {k: v for k, v in (options or {}).items() if k != "variation"}
         seed = self._episode.choose_seed(seed)
-        observation, info = self.env.reset(seed=seed, options=options)
+        theirs = None if options is None else passed
+        observation, info = self.env.reset(seed=seed, options=theirs)
         for camera in self._cameras:
             camera.before = None
         if self.mode is not None:

@@ -6,6 +6,7 @@ What makes each mode: `svea.config.modes` has their names.
 import functools
 import inspect
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from gymnasium.envs.registration import WrapperSpec
 
 from svea.config import modes
+from svea.config.factors import at
 from svea.config.modes import is_foreign
 from svea.config.options import FRAMES
 from svea.core.errors import UnexpectedOptionError, UserError
@@ -28,6 +30,7 @@ from svea.envs.looks.colors import ColorMode
 from svea.envs.looks.distracting import DistractingMode
 from svea.envs.looks.lights import LIGHTS
 from svea.envs.looks.pictures import PictureColors, PictureMode, PictureVideo
+from svea.envs.looks.varied import VariedMode
 from svea.envs.looks.videos import VideoMode
 from svea.envs.robot.worlds import RobotMode, RobotTestMode
 from svea.envs.stacking import Settings
@@ -47,16 +50,44 @@ modes.PICTURE_MODES |= {"picture_colors": PictureColors, "picture_video": Pictur
 
 
 def make_mode(name: str, task: str, data_dir: Path | None, options: dict[str, Any]) -> Mode:
-    """Build a mode of a task, refusing options it does not have."""
+    """Build a mode of a task, perhaps with factors at values, refusing options it does not have."""
+    variation = options.get("variation")
+    own = {k: v for k, v in options.items() if k != "variation"}
+    look = _make_plain_mode(name, task, data_dir, own)
+    if not variation:
+        return look
+    one = next(iter(variation.items()), None) if isinstance(variation, dict) else None
+    is_mode = name == "train" and len(variation) == 1 and isinstance(one and one[1], float)
+    return VariedMode(task, [look], variation, name=at(*one) if one and is_mode else name)
+
+
+def make_look(
+    mode: str, task: str, data_dir: Path | None, variation: Any, options: dict[str, Any]
+) -> Mode:
+    """Build what `make_env` is asked for: a mode, or several of which each episode shows one."""
+    if "," not in mode:
+        name, own = modes.parse_mode(mode, task)
+        for twice in own.keys() & options.keys():
+            raise UserError(f"{twice} is given twice: in mode {mode!r} and as {options[twice]!r}.")
+        if variation:
+            own["variation"] = own.get("variation", {}) | dict(variation)
+        return make_mode(name, task, data_dir, own | options)
+    shares = modes.parse_mixture(mode, task)
+    looks = [make_look(each, task, data_dir, None, options) for each in shares]
+    return VariedMode(task, looks, variation, name=mode, shares=[*shares.values()])
+
+
+def _make_plain_mode(name: str, task: str, data_dir: Path | None, options: dict[str, Any]) -> Mode:
     factory = import_named("mode", name) if modes.is_own_mode(name) else modes.modes_of(task)[name]
     if not callable(factory):
         raise UserError(f"mode {name!r} is {type(factory).__name__}; it must be a class of modes.")
     signature = inspect.signature(factory)
-    data = {"data_dir": data_dir} if "data_dir" in signature.parameters else {}
+    known = {"data_dir": data_dir, "task": task}
+    data: dict[str, Any] = {k: v for k, v in known.items() if k in signature.parameters}
     try:
         signature.bind(**data, **options)
     except TypeError as error:
-        has = ", ".join(option for option in signature.parameters if option != "data_dir")
+        has = ", ".join(option for option in signature.parameters if option not in known)
         # In Python's own words: other libraries look for them, and then leave the option out.
         raise UnexpectedOptionError(
             f"{error}; mode {name!r} has {f'the options {has}' if has else 'no options'}."
@@ -91,6 +122,7 @@ def make_env(
     render_size: int = 240,
     action_bins: int = 0,
     observation: str = "pictures",
+    variation: Mapping[str, Any] | None = None,
     **mode_options: Any,
 ) -> gym.Env[np.ndarray, Any]:
     """Make an environment of pictures.
@@ -102,7 +134,8 @@ def make_env(
         mode: A name in `modes_of(task)` or `module:class` of yours: how the world looks. Physics
             and rewards are the same.
             `distracting_cs:0.3` is short for `distracting_cs` with `intensity=0.3`, and `test:7`
-            for `test` with `world=7`.
+            for `test` with `world=7`. `light.strength=0.4` is the training world with a factor at
+            a value; of `train:0.7,color_easy:0.3` each episode shows one, with these shares.
         seed: Seed of the first episode when `reset` is called without one; None draws one, so that
             environments made without a seed differ.
         image_size: Side of the observation in pixels.
@@ -126,6 +159,9 @@ def make_env(
         observation: What a robot task shows: `pictures` alone, or a dictionary with a second
             picture (`gripper`) and angles and velocities of its joints: `pictures+joints`,
             `pictures+gripper`, `pictures+gripper+joints`.
+        variation: Values of factors for every episode, such as `{"light.strength": 0.4}`, or
+            ranges from which each draws, `{"camera.roll": (-10, 10)}`; `svea.config.factors` has
+            the names. `reset(options={"variation": ...})` does it for one episode.
         **mode_options: Options of the mode: `videos` and `order` of the video modes, `videos` and
             `intensity` of `distracting_cs`, `world` of the robot's `test`.
 
@@ -145,9 +181,6 @@ def make_env(
     made = task if isinstance(task, gym.Env) else None
     task = name_task(type(task.unwrapped) if isinstance(task, gym.Env) else task)
     modes.check_task(task)
-    name, options = modes.parse_mode(mode, task)
-    for twice in options.keys() & mode_options.keys():
-        raise UserError(f"{twice} is given twice: in mode {mode!r} and as {mode_options[twice]!r}.")
     if task in modes.ROBOT_TASKS and action_repeat not in (None, 1):
         raise UserError(
             f"action_repeat is {action_repeat}; a robot task takes 1: a step is 0.04 s."
@@ -173,13 +206,13 @@ def make_env(
         action_bins=action_bins,
         observation=observation,
     )
-    look = make_mode(name, task, data_folder(data_dir), options | mode_options)
+    look = make_look(mode, task, data_folder(data_dir), variation, mode_options)
     if not is_foreign(task):
         env: gym.Env[Any, Any] = DMControlEnv(*modes.DOMAIN_AND_TASK[task], look, settings)
     else:
         env = call_factory(task, seed, image_size) if made is None else made
     try:
-        env = AdaptedEnv(env, look, settings) if is_foreign(task) else env
+        env = AdaptedEnv(env, look, settings, task) if is_foreign(task) else env
         return DiscreteActions(env, action_bins) if action_bins else env
     except UserError as error:
         env.close()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from svea.agents.policies import deployed_policy
-from svea.config.modes import label_mode, modes_for
+from svea.config.modes import is_factor, label_mode, modes_for, parse_mode
 from svea.config.options import FRAMES
 from svea.core import files
 from svea.core.errors import UserError, at_least, between
@@ -187,6 +187,21 @@ def record_episode(run: Path, mode: str, *, device: str = "cpu", **options: Any)
     write_video(path, pictures, recording.rate)
     save(Image.fromarray(np.concatenate(columns, axis=1)), path.with_suffix(".png"))
     return path
+
+
+def draw_factors(run: Path, modes: Iterable[str], data_dir: str | None = None) -> None:
+    """Draw how the agent sees worlds with factors at values, and train: media/factors/MODE.png."""
+    config = load_config(run)
+    shown = [mode for mode in dict.fromkeys(modes) if mode == "train" or is_factor(mode)]
+    left = [mode for mode in shown if not layout.factor_file(run, mode).exists()]
+    if not left:
+        return
+    env = make_env(**config.environment_in("train", data_dir))
+    with contextlib.closing(env), naming_users_code(config.task):
+        for mode in left:
+            seen, _ = env.reset(seed=0, options=parse_mode(mode, config.task)[1])
+            picture = np.ascontiguousarray(seen[-3:].transpose(1, 2, 0))
+            save(Image.fromarray(picture), layout.factor_file(run, mode))
 
 
 def with_mask(recording: Recording, decision: int, axis: int = 1) -> Picture:

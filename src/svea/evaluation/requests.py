@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import itertools
 import json
 import math
 import threading
@@ -11,13 +12,22 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from svea import __version__, envs
 from svea.agents.agent import Agent
 from svea.agents.policies import AdaptingPolicy, deployed_policy, random_policy
 from svea.config import Config
-from svea.config.modes import label_mode, modes_for
+from svea.config.modes import (
+    ALL,
+    check_factor,
+    label_mode,
+    mode_of_label,
+    modes_for,
+    name_worlds,
+    parse_mode,
+    vary_modes,
+)
 from svea.core import importing as modules
 from svea.core.errors import (
     NumericsError,
@@ -31,6 +41,7 @@ from svea.core.given import Factory, name_task
 from svea.core.seeds import evaluation_seeds
 from svea.core.terminal import warn
 from svea.core.words import listed, plural
+from svea.envs.looks.varied import video_provenance
 from svea.envs.rendering.backend import PROGRAM, RASTER, choose_renderer
 from svea.envs.workers.pool import Workers, environments_per_process
 from svea.evaluation import Episodes, check_episodes, episodes_in
@@ -76,10 +87,21 @@ class Request:
     """Play in this task instead of the run's: another look of the world, made by a function."""
     jobs: int = 1
     """Agents that play at once, and modes of an agent where there are fewer agents."""
+    vary: tuple[str, ...] = ()
+    """Factors, or `all` that a task has: they take `values` each, one at a time."""
+    values: int = 9
 
     def check(self) -> None:
         """Refuse unknown names and empty evaluations before anything starts."""
-        if not self.modes:
+        for name in self.vary:
+            if name != ALL:
+                check_factor(name)
+        between(2, 1000).check("values", self.values)
+        if self.vary and self.task:
+            raise UserError(
+                f"task is {self.task!r} and vary is {listed(self.vary)}; allowed: one of both"
+            )
+        if not self.modes and not self.vary:
             raise UserError(
                 "no modes to evaluate; name at least one, e.g. --modes train color_hard"
             )
@@ -103,12 +125,24 @@ class _Environments:
     """As records name it."""
     arguments: dict[str, Any]
     """Of ``make_env``."""
+    variation: dict[str, float]
+    """Of ``reset``: where it alone differs, environments are used again."""
     episodes: int | str
     step_timeout: float
     """Of the first run."""
     runs: list[Path] = field(default_factory=list)
     random: dict[str, Record] = field(default_factory=dict)
     """The random policy's episodes: played for one run, they are those of all."""
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What records say of the pictures that the environments cannot know before."""
+        return {"mode": self.mode} | video_provenance(self.variation) if self.variation else {}
+
+    def shares_with(self, other: Self | None) -> bool:
+        """Whether the other's environments can be used."""
+        own = (self.arguments, self.episodes)
+        return other is not None and own == (other.arguments, other.episodes)
 
 
 class Scoring:
@@ -186,7 +220,8 @@ class Scoring:
         """
         self._on_episode, self._device = on_episode, choose_device(self.request.device)
         if self._kinds:
-            evaluated = dict.fromkeys(kind.arguments["mode"] for kind in self._kinds)
+            asked = (mode_of_label(kind.mode, self.request.task) for kind in self._kinds)
+            evaluated = dict.fromkeys(asked)
             check_episodes(self.request.episodes, evaluated)
         with sharing_cores(self._device, self.request.jobs):
             if self.request.jobs == 1:
@@ -207,12 +242,26 @@ class Scoring:
                 continue
             self._precisions.add(config.precision)
             on_problem = functools.partial(self._note, run)
-            for mode in modes_for(request.task or config.task, request.modes, on_problem):
-                arguments = config.environment_in(mode, request.data_dir, request.task)
+            for mode in self._modes_of(request.task or config.task, on_problem):
+                name, given = parse_mode(mode, request.task or config.task)
+                variation = given.get("variation", {})
+                shown = name if variation else mode
+                arguments = config.environment_in(shown, request.data_dir, request.task)
                 label, count = label_mode(mode, request.task), episodes_in(request.episodes, mode)
-                kind = _Environments(label, arguments, count, config.step_timeout)
-                kinds.setdefault(json.dumps(arguments, sort_keys=True), kind).runs.append(run)
+                kind = _Environments(label, arguments, variation, count, config.step_timeout)
+                key = json.dumps([arguments, variation], sort_keys=True)
+                kinds.setdefault(key, kind).runs.append(run)
         return list(kinds.values())
+
+    def _modes_of(self, task: str, on_problem: Callable[[str, UserError], None]) -> list[str]:
+        """The modes in which a task is asked for, with those of its factors."""
+        found = modes_for(task, self.request.modes, on_problem)
+        for name in self.request.vary:
+            try:
+                found += vary_modes([name], self.request.values, task)
+            except UserError as error:
+                on_problem(name, error)
+        return list(dict.fromkeys(found))
 
     # Playing -----------------------------------------------------------------------------------
 
@@ -239,18 +288,21 @@ class Scoring:
     def _play_kinds(self, kinds: Sequence[_Environments]) -> None:
         """One kind of environment after the other; the next one's processes start meanwhile.
 
-        A run that fails does not stop the others.
+        Those of one kind that differ in their variation are the same processes. A run that fails
+        does not stop the others.
         """
         with ExitStack() as stack:  # which ends the processes that Ctrl-C leaves
-            started = (self._start_early(kind, stack) for kind in kinds)
-            coming = next(started, None)
-            for kind in kinds:
-                workers, coming = coming, next(started, None)
+            coming = self._start_early(kinds[0], stack) if kinds else None
+            for kind, following in itertools.pairwise([*kinds, None]):
+                assert kind is not None
+                workers, stays = coming, kind.shares_with(following)
+                coming = self._start_early(following, stack) if following and not stays else None
                 for run in kind.runs:
                     try:
                         if workers is None:
                             workers = self._start(kind, stack)
                         workers.wait()
+                        workers.options = {"variation": kind.variation} if kind.variation else None
                         with explained(CURE):
                             self._play_run(run, kind, workers)
                     except SveaError as error:
@@ -258,7 +310,9 @@ class Scoring:
                         if workers:
                             workers.close()  # dead, or in the middle of an episode
                         workers = None
-                if workers:
+                if stays:
+                    coming = workers
+                elif workers:
                     workers.close()
 
     def _start_early(self, kind: _Environments, stack: ExitStack) -> Workers | None:
@@ -291,7 +345,8 @@ class Scoring:
         worlds = workers.provenance.get("worlds", 1)
         seeds = evaluation_seeds(self.request.seed, kind.episodes, worlds)
         for name in self.request.policies:
-            template = record_template(config, name, agent.decision, weights, kind.mode, workers)
+            made_with = workers.provenance | kind.provenance
+            template = record_template(config, name, agent.decision, weights, kind.mode, made_with)
             if name == "agent" and (pictures := read_config(run).get("pictures")):
                 template["pictures"] = pictures  # those of training
             missing = []
@@ -357,10 +412,10 @@ class Scoring:
 
 
 def record_template(
-    config: Config, policy: str, decision: int, weights: str, mode: str, workers: Workers
+    config: Config, policy: str, decision: int, weights: str, mode: str, provenance: Record
 ) -> Record:
     """What the records of one run, policy and mode have in common."""
-    is_agent = policy == "agent"
+    is_agent, worlds = policy == "agent", name_worlds(config.train_mode, config.train_vary)
     adapted = ", adapted" if config.auxiliary == "pad" else ""  # another protocol
     return {
         "policy": policy,
@@ -372,8 +427,9 @@ def record_template(
         "weights": weights if is_agent else None,
         "actions": config.eval_actions + adapted if is_agent else "uniform",
         "mode": mode,
+        **({"trained_in": worlds} if is_agent and worlds else {}),
         "svea_version": __version__,
-        "provenance": workers.provenance,
+        "provenance": provenance,
     }
 
 
@@ -438,6 +494,8 @@ def evaluate(
     data_dir: str | None = None,
     task: str | Factory = "",
     trust: bool = False,
+    vary: Iterable[str] = (),
+    values: int = 9,
 ) -> list[Record]:
     """Evaluate a run's (or an exported) agent, and return one record per episode.
 
@@ -455,16 +513,22 @@ def evaluate(
             look, or its ``module:function``; it stands in the records' mode. A run of a function
             of a notebook needs that function here in another process.
         trust: import the modules that the run's config.json names, as in `load_agent`.
+        vary: factors such as ``light.strength``, or ``all``: also evaluate with each at several
+            values over its range, in modes such as ``light.strength=0.4``.
+        values: how many, the training value among them.
 
     Example:
         >>> records = evaluate("runs/demo", ["train", "color_hard"], episodes=10)  # doctest: +SKIP
         >>> sum(r["return"] for r in records if r["mode"] == "train") / 10  # doctest: +SKIP
     """
-    modes, task = tuple(modes), name_task(task)
+    modes, task, vary = tuple(modes), name_task(task), tuple(vary)
     modules.trust(task)
     if task == load_config(run, trust).task:
         task = ""
-    request = Request(modes, episodes, seed, (policy,), environments, device, data_dir, task)
+    request = Request(
+        modes, episodes, seed, (policy,), environments, device, data_dir, task,
+        vary=vary, values=values,
+    )  # fmt: skip
     scoring = Scoring([Path(run)], request, store=False)
     scoring.play()
     records = scoring.records.get(Path(run), [])

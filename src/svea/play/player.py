@@ -21,7 +21,7 @@ from PIL import Image
 
 from svea.agents.policies import deployed_policy, random_policy
 from svea.config import configure
-from svea.config.modes import TASKS
+from svea.config.modes import TASKS, name_worlds
 from svea.config.options import FRAMES
 from svea.core import importing
 from svea.core.errors import SveaError, UserError
@@ -87,9 +87,11 @@ class Player:
     def about(self) -> dict[str, Any]:
         """What a page needs to know of the agent."""
         agent, config = self.agent, self.config
+        worlds = name_worlds(config.train_mode, config.train_vary)
+        seen = f", trained in {worlds}" if worlds else ""
         return {
             "task": self.task,
-            "method": config.method if agent else "random policy",
+            "method": f"{config.method}{seen}" if agent else "random policy",
             "augment": config.augment if agent and config.augment != "none" else "",
             "decisions": agent.decision if agent else 0,
             "has_q": agent is not None and has_critic(agent),

@@ -42,6 +42,7 @@ from svea.play.setting import (
     AgentSlot,
     grouped_modes,
     read_message,
+    sliders,
 )
 from svea.runs.load import load_config
 
@@ -213,6 +214,7 @@ class Playground:
             "groups": grouped_modes(self.tasks),
             "clips": self.clips,
             "overlays": OVERLAYS,
+            "factors": sliders(),
             "colors": [[to_text(setting[kind]) for kind in kinds] for setting in colors],
         }
 

@@ -2,13 +2,15 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from svea.config.checks import check_values
-from svea.config.modes import GROUPS, modes_of, parse_mode
+from svea.config.factors import FACTORS
+from svea.config.modes import GROUPS, check_variation, modes_of, parse_mode
 from svea.config.run import fields
 from svea.core.errors import UserError, between, unknown_name
 from svea.envs.looks.live import COLOR, NEUTRAL, Adjustments
@@ -82,6 +84,26 @@ class Setting(Adjustments):
 
 DEFAULT = Setting()
 OPTIONS = {option.path: option for option in fields(DEFAULT)}
+FORMER: dict[Any, str] = {one.was: one.name for one in FACTORS.values() if one.was}
+"""Factors by their names in links that are older than the registry."""
+
+
+def sliders() -> list[dict[str, Any]]:
+    """What a page needs to show a slider for each factor, group by group."""
+    former = {name: was for was, name in FORMER.items()}
+    return [
+        {
+            "name": one.name,
+            "unit": one.unit,
+            "least": one.least,
+            "most": one.most,
+            "step": 1 if one.whole else 10 ** math.floor(math.log10((one.most - one.least) / 100)),
+            "usual": one.neutral,
+            "about": one.about,
+            "was": former.get(one.name, ""),
+        }
+        for one in FACTORS.values()
+    ]
 
 
 def grouped_modes(tasks: Collection[str]) -> dict[str, list[str]]:
@@ -99,9 +121,15 @@ def read_setting(given: Any, clips: Collection[str], base: Setting = DEFAULT) ->
     """Check some of the fields, which a page sent or a link says; the rest are those of `base`."""
     if not isinstance(given, dict):
         raise UserError(f"a setting is {type(given).__name__}; it must be an object.")
-    for name in given.keys() - OPTIONS.keys():
+    named = {str(FORMER.get(name, name)): value for name, value in given.items()}
+    varied = check_variation({k: v for k, v in named.items() if k in FACTORS}, None)
+    plain = {name: value for name, value in named.items() if name not in varied}
+    for name in plain.keys() - OPTIONS.keys():
         raise unknown_name("part of a setting", name, OPTIONS)
-    setting = dataclasses.replace(base, **given)
+    setting = dataclasses.replace(base, **plain)
+    merged = check_variation(setting.variation, None) | varied
+    kept = {name: value for name, value in merged.items() if value != FACTORS[name].neutral}
+    setting = dataclasses.replace(setting, variation=kept)
     check_values(setting)
     choices = {"mode": modes_of(None), "overlay": OVERLAYS, "video": ("", *clips)}
     for name, offered in choices.items():

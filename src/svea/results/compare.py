@@ -17,7 +17,7 @@ from svea.config.modes import GROUPS, expand_modes, in_order
 from svea.core.errors import UserError, unknown_name
 from svea.core.words import plural, rate
 from svea.results import stats
-from svea.results.groups import Group, caveat_notes, group_runs, suite
+from svea.results.groups import Group, caveat_notes, group_runs, shown_modes, suite
 from svea.results.read import read_runs
 from svea.results.stats import Interval
 from svea.results.summary import areas
@@ -219,10 +219,14 @@ def find_side(text: str, beneath: Path) -> tuple[list[Group], list[str]]:
     groups = group_runs(runs)
     if is_folder:
         return groups, problems
-    names = {g: (g.method, f"{g.method}+{g.runs[0].augment}", g.label) for g in groups}
+    names = {
+        g: (g.label,) if g.runs[0].trained_in  # only by its whole name: it is not zero-shot
+        else (g.method, f"{g.method}+{g.runs[0].augment}", g.label)
+        for g in groups
+    }  # fmt: skip
     found = [g for g in groups if _plain(text) in map(_plain, names[g])]
     if not found:
-        allowed = {name for method, short, _ in names.values() for name in (method, short)}
+        allowed = {name for known in names.values() for name in known[:2]}
         error = unknown_name("method or folder", text, allowed)
         raise UserError(f"{error} (the runs in {beneath}), or any folder of runs")
     return found, problems
@@ -315,7 +319,7 @@ def _spelled_out(modes: Sequence[str], pairs: Sequence[Match]) -> list[str]:
     for mode in modes:
         members = [one for one in expand_modes([mode]) if one in common] if mode in GROUPS else []
         asked += members or [mode]
-    return list(dict.fromkeys(asked)) if modes else common
+    return list(dict.fromkeys(asked)) if modes else shown_modes(common, None)
 
 
 def _rows(found: Comparison, ours: str, theirs: str) -> Iterator[dict[str, Cell]]:

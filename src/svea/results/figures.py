@@ -4,6 +4,7 @@
 figure. The page, `--figures` and the paper's pages show the same objects, so they cannot disagree.
 """
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,17 +13,23 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from PIL import Image
 
+from svea.config.factors import at
 from svea.config.modes import EPISODE_FRAMES, ROBOT_TASKS, family, in_order
 from svea.envs import describe
 from svea.results import plots, stats
+from svea.results.factors import HALF, MOST, Response
 from svea.results.groups import Group
 from svea.results.plots import Bar, Series
 from svea.results.read import Curve, Run, is_number
 from svea.results.summary import MeanCurve, Result, mean_curve, over_hours, random_return
 from svea.results.tables import Record
+from svea.runs import layout
 
 LEARNING, GENERALISATION, ROBOT, Q_VALUES = "learning", "generalisation", "robot", "q-values"
+FACTORS = "factors"
 """The topics, in the order of the page."""
 OVER = "over worlds (train: episodes), and over seeds where there are several"
 DISTRACTING = "distracting_cs"
@@ -299,6 +306,64 @@ def distracting(
     figure = plots.curves(series, title=title, width=plots.INTENSITY, height="mean episode return")
     about, methods = (f"distracting-{task}", GENERALISATION, task), (g.method for g in groups)
     yield ReportFigure(*about, figure, caption, tuple(methods), rows)
+
+
+def factor_figures(found: Sequence[Response], looks: Looks) -> Iterator[ReportFigure]:
+    """Return over each factor with all agents; what breaks one soonest comes first."""
+    panels: dict[tuple[str, str], list[Response]] = {}
+    for one in sorted(found, key=lambda one: (one.group.task, one.order)):
+        panels.setdefault((one.group.task, one.factor.name), []).append(one)
+    for (task, name), several in panels.items():
+        factor = several[0].factor
+        several = sorted(several, key=lambda one: one.group.label)
+        series = [
+            Series(one.group.label, Curve(one.values, one.means), one.band, (),
+                   *looks[one.group.label])
+            for one in several
+        ]  # fmt: skip
+        figure = plots.curves(
+            series, title=f"{task}: {name}", width=f"{name}, {factor.unit}",
+            height="mean episode return",
+        )  # fmt: skip
+        plots.add_worlds(figure, factor.training, worlds_of(several))
+        caption = (
+            f"{factor.about} Bands: 95 % bootstrap interval of the mean over episodes, and over "
+            "seeds where there are several. Dotted: the training value. Pictures: the world at "
+            "both ends, and where an agent has lost half of its return first."
+        )
+        rows = [row for one in several for row in response_rows(one)]
+        methods = tuple(one.group.method for one in several)
+        about = f"factor-{task}-{name}", FACTORS, task
+        yield ReportFigure(*about, figure, caption, methods, rows)
+
+
+def response_rows(one: Response) -> Iterator[Record]:
+    """The points of a curve, and the ends of its tolerances."""
+    who: Record = {"task": one.group.task, "setting": one.group.label, "factor": one.factor.name}
+    names = ("value", "mean", "low", "high", "success")
+    for row in zip(one.values, one.means, *one.band, one.success, strict=True):
+        yield who | dict(zip(names, map(float, row), strict=True))
+    for share in (MOST, HALF):
+        for end, side in zip(one.ends(share), ("lower", "upper"), strict=True):
+            kept = {"keeps": share, "end": side, "value": end.point}
+            yield who | kept | {"low": end.low, "high": end.high}
+
+
+def worlds_of(several: Sequence[Response]) -> list[tuple[float, NDArray[np.uint8]]]:
+    """The pictures that `svea eval --vary` left, at the ends and where half is lost first."""
+    values = sorted({float(v) for one in several for v in one.values})
+    first = min(several, key=lambda one: one.order)
+    wanted = {values[0], values[-1]}
+    if (point := first.breaks_at) is not None:
+        wanted.add(min(values, key=lambda value: abs(value - point)))
+    found = []
+    for value in sorted(wanted):
+        mode = at(first.factor.name, value)
+        files = [layout.factor_file(run.folder, mode) for one in several for run in one.group.runs]
+        if file := next((file for file in files if file.is_file()), None):
+            with contextlib.suppress(OSError, ValueError):
+                found.append((value, np.asarray(Image.open(file).convert("RGB"))))
+    return found
 
 
 def _without(results: Iterable[Result]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from svea import envs
 from svea.config import Role, fields_with, flat, resolve, to_dict
-from svea.config.modes import in_order
+from svea.config.modes import in_order, is_factor
 from svea.core.errors import UserError
 from svea.core.importing import is_import_path
 from svea.core.words import listed, plural
@@ -82,7 +82,7 @@ class Group:
     @property
     def test_mode(self) -> str | None:
         """The test mode to show first."""
-        tests = [mode for mode in self.modes if mode != "train"]
+        tests = [mode for mode in self.modes if mode != "train" and not is_factor(mode)]
         return TEST_MODE if TEST_MODE in tests else next(iter(tests), None)
 
     def by_world(self, mode: str, unit: str = "return") -> stats.SeedsAndWorlds:
@@ -103,6 +103,8 @@ class Group:
             found.append(plural(len(self.runs), "seed"))
         if run.preset != "paper":
             found.append(f"preset {run.preset}")
+        if run.trained_in:
+            found.append(f"trained in {run.trained_in}")
         if pictures := other_pictures(run):
             found.append(pictures)
         if self.task in envs.ROBOT_TASKS:
@@ -139,6 +141,7 @@ def method_label(run: Run) -> str:
     other = [name for name in (run.encoder, run.base) if name not in ("cnn", "sac")]
     usual = METHODS[run.method].mask if run.method in METHODS else "none"
     other += [f"mask {run.mask}"] if run.mask != usual else []
+    other += [f"TRAINED IN {run.trained_in}"] if run.trained_in else []
     return run.method + strong + (f" ({', '.join(other)})" if other else "")
 
 
@@ -196,6 +199,8 @@ def settings_of(run: Run) -> Settings:
     settings = {name: str(value) for name, value in flat(counting).items()}
     own = {"method": run.method, "augment": run.augment}  # one spelling of each
     settings |= {name: value for name, value in own.items() if name in settings}
+    usual = {"train_mode": "train", "train_vary": ""}  # which older runs do not tell
+    settings = {k: v for k, v in settings.items() if k not in usual or v != usual[k]}
     if pictures := run.pictures:  # where they lay does not matter then
         settings.pop("overlay_dir", None)
         source, digest = pictures.get("source"), str(pictures.get("sha256"))[:8]
@@ -261,7 +266,7 @@ def all_caveats(
     about: Caveats = {}
     for group in groups:
         own = [] if warnings_only else caveats_of(group)
-        for text in (*own, *few_episodes(group, modes)):
+        for text in (*own, *seen_worlds(group), *few_episodes(group, modes)):
             about.setdefault(text, []).append(group.name)
     for task in dict.fromkeys(group.task for group in groups):
         beside = [group for group in groups if group.task == task]
@@ -304,7 +309,8 @@ def caveats_of(group: Group) -> list[str]:
         found.append(f"settings of these runs differ in more than their labels say: {unsaid}")
     if run.config.get("eval_actions") == "sampled":
         found.append("evaluations sample actions; the paper takes the policy's most likely one")
-    generated = [mode for mode, told in run.provenance.items() if told.get("source") in GENERATED]
+    sources = {mode: told.get("source") for mode, told in run.provenance.items()}
+    generated = [m for m, source in sources.items() if source in GENERATED and not is_factor(m)]
     if generated:
         found.append(f"{', '.join(sorted(generated))}: generated data, not the benchmark's")
     return found + differently_made(group.runs)
@@ -324,6 +330,13 @@ def differently_made(runs: Sequence[Run], modes: Collection[str] | None = None) 
     return [f"{text} ({', '.join(where)})" for text, where in differ.items()]
 
 
+def seen_worlds(group: Group) -> list[str]:
+    """A sentence about an agent that was not trained in the training world alone; or none."""
+    seen = group.runs[0].trained_in
+    alone = "not to be compared with agents that never saw a test world (zero-shot)"
+    return [f"trained in {seen}: {alone}"] if seen else []
+
+
 def few_episodes(group: Group, modes: Collection[str] | None = None) -> list[str]:
     """A sentence about modes with so few episodes that an interval says little; or none."""
     counts = {mode: _few_in(group, mode) for mode in shown_modes(group.modes, modes)}
@@ -334,8 +347,8 @@ def few_episodes(group: Group, modes: Collection[str] | None = None) -> list[str
 
 
 def shown_modes(found: Sequence[str], modes: Collection[str] | None) -> list[str]:
-    """Those of `modes`, if they are given."""
-    return [mode for mode in found if modes is None or mode in modes]
+    """Those of `modes`, if they are given; else all but factors, whose values have no end."""
+    return [m for m in found if (not is_factor(m) if modes is None else m in modes)]
 
 
 def _few_in(group: Group, mode: str) -> str:

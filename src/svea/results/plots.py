@@ -17,6 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.offsetbox import AnnotationBbox, OffsetImage, TextArea, VPacker
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
@@ -231,6 +232,28 @@ def curves(
             add_frame_axis(axes, action_repeat)
     return figure
 
+
+def add_worlds(
+    figure: Figure, training: float, worlds: Sequence[tuple[float, NDArray[np.uint8]]]
+) -> None:
+    """Pictures above the axes, each where its value is, and a line at the training value."""
+    axes = figure.axes[0]
+    axes.axvline(training, color=INK, linewidth=1, linestyle=":")
+    figure.set_figheight(SIZE[1] + 1)
+    for value, picture in worlds:
+        image = OffsetImage(picture, zoom=WORLD / len(picture), interpolation="nearest")
+        words = TextArea(f"{value:.3g}", textprops={"fontsize": 9, "color": INK})
+        packed = VPacker(children=[words, image], align="center", pad=0, sep=2)
+        axes.add_artist(
+            AnnotationBbox(packed, (value, 1), (0, 4), ("data", "axes fraction"), "offset points",
+                           box_alignment=(0.5, 0), frameon=False, annotation_clip=False)
+        )  # fmt: skip
+    title = axes.get_title("left")
+    axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=INK, pad=WORLD + 24)
+
+
+WORLD = 72
+"""Side of a world's picture in points."""
 
 CHARACTERS = 58  # below the axes, on one line
 

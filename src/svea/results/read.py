@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from svea.config.modes import in_order
+from svea.config.modes import in_order, name_worlds, trained_on
 from svea.config.names import spelled, uses_pictures
 from svea.core import files
 from svea.core.errors import StorageError, UserError
@@ -81,12 +81,24 @@ class Run:
     mask = _setting("mask", "none")
     """What covers pixels before the encoder."""
     preset = _setting("preset", "unknown")
+    train_mode, train_vary = _setting("train_mode", "train"), _setting("train_vary", "")
     command = _setting("command", "")
     """The command line that made the run; empty where it is not recorded."""
     seed = _count("seed")
     action_repeat = _count("action_repeat")
     """Simulator frames per decision."""
     decisions_planned = _count("decisions")
+
+    @property
+    def trained_in(self) -> str:
+        """What training showed besides the training world; empty for that alone."""
+        return name_worlds(self.train_mode, self.train_vary)
+
+    def trained_on(self, mode: str) -> bool:
+        """Whether training has shown the world of a mode, other than train."""
+        with contextlib.suppress(UserError):  # a damaged record
+            return trained_on(self.train_mode, self.train_vary, mode)
+        return False
 
     @property
     def name(self) -> str:

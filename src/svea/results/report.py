@@ -30,6 +30,7 @@ from svea.core.errors import UserError
 from svea.core.words import duration, number, plural, rate
 from svea.results import figures as drawing
 from svea.results import plots, published, tables
+from svea.results.factors import Response, responses, tolerances, verdicts
 from svea.results.figures import ReportFigure
 from svea.results.groups import Group, all_caveats, group_runs
 from svea.results.read import Run, find_runs, read_runs
@@ -56,6 +57,8 @@ class Evidence:
     """Returns."""
     successes: list[Result]
     figures: list[ReportFigure]
+    varied: list[Response]
+    """How agents answer to factors."""
     every: Table
     """All results, and what they come to over tasks."""
     problems: list[str]
@@ -65,6 +68,12 @@ class Evidence:
     def runs(self) -> list[Run]:
         """Every run, group by group."""
         return [run for group in self.groups for run in group.runs]
+
+    def tolerance_tables(self) -> list[Table]:
+        """How far each factor may go, with what breaks each agent first."""
+        table = tolerances(self.varied)
+        notes = (*table.notes, *(f"{text}." for text in verdicts(self.varied)))
+        return [replace(table, notes=notes)] if self.varied else []
 
 
 def gather(
@@ -78,9 +87,11 @@ def gather(
     returns = [result for group in groups for result in summarise(group)]
     successes = [result for group in groups for result in summarise(group, "success")]
     on_step("drawing figures")
+    varied = responses(groups)
     shown = drawing.report_figures(groups, returns, successes)
+    shown += drawing.factor_figures(varied, drawing.looks_of(groups))
     every = list_results(returns, successes, aggregate(groups))
-    return Evidence(groups, returns, successes, shown, every, problems)
+    return Evidence(groups, returns, successes, shown, varied, every, problems)
 
 
 def report(
@@ -143,8 +154,8 @@ def write_figures(evidence: Evidence, folder: Path) -> None:
         contents[f"{name}.png"] = plots.to_png(one.figure, dpi=200)
         contents[f"{name}.pdf"] = plots.to_pdf(one.figure)
         contents[f"{name}.csv"] = tables.records_to_csv(one.numbers)
-    returns, successes = return_tables(evidence.results), success_tables(evidence.successes)
-    for table in [evidence.every, *returns, *successes]:
+    returns, others = return_tables(evidence.results), success_tables(evidence.successes)
+    for table in [evidence.every, *returns, *others, *evidence.tolerance_tables()]:
         name = _unused(f"table-{table.name}", contents)
         contents[f"{name}.tex"] = tables.to_latex(table)
         contents[f"{name}.md"] = tables.to_markdown(table)
@@ -225,6 +236,7 @@ def render(evidence: Evidence, generated: datetime, title: str = "") -> str:
         Section("caveats", "Caveats", caveats),
         _topic(evidence, drawing.LEARNING, "Learning"),
         _topic(evidence, drawing.GENERALISATION, "Generalisation", returns),
+        _topic(evidence, drawing.FACTORS, "Factors", evidence.tolerance_tables()),
         _topic(evidence, drawing.ROBOT, "Robot", success_tables(evidence.successes)),
         _topic(evidence, drawing.Q_VALUES, "Q-values"),
         Section("results", "Results", results if results.rows else None),
@@ -349,7 +361,8 @@ def card(group: Group, evidence: Evidence, *, brief: bool) -> Card:
     trained = words.decisions(done, run.action_repeat)
     size = f"{plural(len(group.runs), 'seed')} · {trained} · preset {run.preset}"
     unfinished = sum(not run.finished for run in group.runs)
-    badges = ["not a replication"] if group.departures else []
+    badges = [f"trained in {run.trained_in}"] if run.trained_in else []
+    badges += ["not a replication"] if group.departures else []
     badges += [f"{unfinished} unfinished"] if unfinished else []
     tiles = list(_tiles(group, evidence, brief))
     return Card(group, tiles, size, badges, _small_curves(group), plots.color_of(group.method))

@@ -97,6 +97,9 @@ ABOUT = "≈"
 NOT_A_REPLICATION = "†"
 """Marks a value of the paper that ours cannot be compared with."""
 
+SEEN = "(trained on)"
+"""Marks a result in a world that training has shown."""
+
 SPREAD = "Mean over seeds, ± standard deviation over seeds where there are several."
 
 
@@ -125,13 +128,15 @@ def papers(paper: PaperResult | None, is_replication: bool = True) -> str:
 def cell(result: Result) -> Cell:
     """A result, '760 ± 145' or '0.89 ± 0.03', next to the paper's."""
     ours = mean_std(result.mean, result.std, show(result.unit))
-    return Cell(ours, paper=papers(result.paper, result.is_replication), value=result.mean)
+    seen = SEEN if result.group.runs[0].trained_on(result.mode) else ""
+    return Cell(ours, seen, papers(result.paper, result.is_replication), result.mean)
 
 
 def record(result: Result) -> Record:
     """Every number of a result, unrounded."""
     run, paper = result.group.runs[0], result.paper
     names = ("method", "augment", "encoder", "base", "mask", "preset")
+    seen = run.trained_in
     return {
         "task": run.task,
         "setting": result.group.label,
@@ -139,6 +144,7 @@ def record(result: Result) -> Record:
         "decisions": min(run.decisions_done for run in result.group.runs),
         "mode": result.mode,
         "unit": result.unit,
+        **({"trained_in": seen, "trained_on": run.trained_on(result.mode)} if seen else {}),
         "seeds": result.seeds,
         "episodes": result.episodes,
         "worlds_seen": result.worlds_seen,
@@ -263,7 +269,9 @@ def _mode(result: Result, _: Result | None) -> Cell:
         described = describe(result.group.runs[0].provenance[result.mode])
     except (KeyError, TypeError, ValueError):  # damaged
         described = result.mode
-    return Cell(result.mode, described.removeprefix(result.mode).strip())
+    seen = SEEN if result.group.runs[0].trained_on(result.mode) else ""
+    note = " ".join(filter(None, [described.removeprefix(result.mode).strip(), seen]))
+    return Cell(result.mode, note)
 
 
 def _worlds(result: Result, _: Result | None) -> Cell | None:
@@ -297,7 +305,7 @@ COLUMNS: dict[str, tuple[Kind, Callable[[Result, Result | None], Cell | None]]] 
     "task": ("text", lambda one, _: Cell(one.group.task)),
     "setting": ("text", lambda one, _: Cell(one.group.label)),
     "mode": ("text", _mode),
-    MEAN: ("main", lambda one, _: replace(cell(one), paper="")),
+    MEAN: ("main", lambda one, _: replace(cell(one), paper="", note="")),
     "mean [95 %]": ("number", lambda one, _: _ends(one.interval)),
     "IQM": ("number", lambda one, _: _known(one.iqm.point)),
     "area": ("number", lambda one, _: _known(one.area.point)),

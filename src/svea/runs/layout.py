@@ -9,6 +9,7 @@
     exports/000100000/          agents kept by --export-at, each as `svea export` writes it
     analysis/NAME.json          what `svea analyze` found
     media/MODE.mp4, MODE.png    what `svea watch` recorded
+    media/factors/MODE.png      how worlds of `svea eval --vary` look
     tensorboard/, wandb/        with --tensorboard and --wandb
 
 An export, which `svea export` makes, has config.json and ACTOR and CRITIC instead; with --small it
@@ -122,6 +123,11 @@ def analysis_file(run: Path, name: str) -> Path:
 def media_file(run: Path, mode: str, suffix: str) -> Path:
     """Where the video (.mp4) or the picture (.png) of a mode lies."""
     return run / MEDIA / f"{mode}{suffix}"
+
+
+def factor_file(run: Path, mode: str) -> Path:
+    """Where the picture of the world with a factor at a value lies."""
+    return run / MEDIA / "factors" / f"{mode}.png"
 
 
 def export_folder(run: Path, decision: int) -> Path:

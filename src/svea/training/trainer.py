@@ -95,7 +95,7 @@ class Trainer:
         self.display = Display(config, saved.decision if saved else 0, name)
         self.environments = stack.enter_context(
             Workers(
-                [config.environment] * config.envs,
+                [config.training_environment] * config.envs,
                 self.record_incident,
                 environments_per_process(config.task, self.device.type),
                 config.step_timeout,
@@ -285,8 +285,9 @@ class Trainer:
     def _log_episode(self, index: int, step: Step) -> None:
         """One line for an episode that ended."""
         total, length = step.episode.total, len(step.episode.actions)
-        error = {k: v for k, v in step.info.items() if k == "physics_error"}
-        self.write_log("episode", env=index, length=length, **{"return": total}, **error)
+        told = ("physics_error", *["mode"] * ("," in self.config.train_mode))  # of a mixture
+        about = {k: v for k, v in step.info.items() if k in told}
+        self.write_log("episode", env=index, length=length, **{"return": total}, **about)
         self.display.progress(self.decision, values={"last_episode": round(total, 1)})
 
     def evaluate(self) -> None:

@@ -47,6 +47,9 @@ class Mode:
     image_size = 84
     """Side of the pictures that agents see; the environment sets it before `prepare`."""
 
+    pictures = 1
+    """How many pictures an observation has; the environment sets it, too."""
+
     made_with: Mapping[str, Any] = {"source": "none"}
     """What data the pictures are made with, as far as it stays the same."""
 

@@ -42,7 +42,7 @@ class ColorMode(WorldsMode):
     def prepare(self, model: Any, domain: str) -> None:
         """Find what will be recoloured, and where the sky has stars."""
         try:
-            self._grid, self._sky = model.tex("grid").id, model.tex("skybox").id
+            self._grid, self.sky = model.tex("grid").id, model.tex("skybox").id
             self._agent = model.mat("self").id
         except KeyError as error:
             raise UserError(
@@ -51,7 +51,7 @@ class ColorMode(WorldsMode):
             ) from error
         # Only stars have a full red channel in the compiled sky, and MuJoCo always puts them at the
         # same places: its generator has a fixed seed.
-        self._stars = np.flatnonzero(texture(model, self._sky)[..., 0] == 255)
+        self._stars = stars_in(texture(model, self.sky))
 
     @property
     def setting(self) -> Setting:
@@ -69,10 +69,19 @@ class ColorMode(WorldsMode):
         model.mat_rgba[self._agent, :3] = setting["self_rgb"]
         fill_checker(texture(model, self._grid), setting["grid_rgb1"], setting["grid_rgb2"])
         scene.renderer.upload_texture(self._grid)
-        sky, faces = texture(model, self._sky), scene.renderer.visible_sky_faces()
-        fill_sky(sky, setting["skybox_rgb"], faces)
-        sky.reshape(-1, 3)[self._stars] = 255
-        scene.renderer.upload_texture(self._sky, faces)
+        faces = scene.renderer.visible_sky_faces()
+        self.fill_sky(texture(model, self.sky), setting["skybox_rgb"], faces)
+        scene.renderer.upload_texture(self.sky, faces)
+
+    def fill_sky(self, pixels: np.ndarray, color: Sequence[float], faces: Sequence[int]) -> None:
+        """Paint sides of the sky, and all stars."""
+        fill_sky(pixels, color, faces)
+        pixels.reshape(-1, 3)[self._stars] = 255
+
+
+def stars_in(sky: np.ndarray) -> np.ndarray:
+    """Which pixels of a sky are stars."""
+    return np.flatnonzero(sky[..., 0] == 255)
 
 
 @functools.cache

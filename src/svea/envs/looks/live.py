@@ -7,23 +7,23 @@ What can be changed by hand on top of a look: values with bounds, colours, clips
 """
 
 import copy
-import math
 import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from svea.core.errors import UserError, between, unknown_name
+from svea.config.factors import Variation, changing
+from svea.config.modes import factors_of
+from svea.core.errors import UserError, unknown_name
 from svea.data import clips
 from svea.data.clips import CLIP_SETS
 from svea.envs.looks import Mode, Scene, writable_arrays
-from svea.envs.looks.colors import ColorMode, fill_checker, fill_sky, texture
+from svea.envs.looks.colors import fill_checker, fill_sky, stars_in
 from svea.envs.looks.distracting import DistractingMode
-from svea.envs.looks.pictures import PictureMode
-from svea.envs.looks.videos import GREEN, VideoMode, is_green, show_behind
+from svea.envs.looks.varied import ALL_SIDES, Coats, Places, VariedMode, copied, places
 
 COLOR = re.compile(r"#[0-9a-f]{6}|")
 """A colour as pages write it, #rrggbb, or nothing: the mode's own."""
@@ -40,18 +40,13 @@ class Adjustments:
     sky: str = ""
     video: str = ""  # the name of a clip that is shown behind the agent (`find_clips`)
     video_on_floor: bool = True
-    video_speed: Annotated[float, between(0, 4)] = 1.0  # frames per decision
-    roll: Annotated[float, between(-180, 180)] = 0.0  # of the camera, in degrees
-    shift_x: Annotated[float, between(-1, 1)] = 0.0
-    """Of the camera to its right, as a share of its distance to the agent."""
-    shift_y: Annotated[float, between(-1, 1)] = 0.0
-    light: Annotated[float, between(0, 3)] = 1.0  # factor of all lights
-    light_tilt: Annotated[float, between(-90, 90)] = 0.0
-    """Turns the lights around the agent, to its left or right in the picture, in degrees."""
-    noise: Annotated[float, between(0, 0.5)] = 0.0
-    """Standard deviation of Gaussian noise on every pixel, of 1."""
-    drop: Annotated[float, between(0, 0.95)] = 0.0
-    """How often the agent sees the last frame again instead of the new one."""
+    variation: dict = field(default_factory=dict)  # type: ignore[type-arg]  # a bare type: checked
+    """Values of factors (`svea.config.factors`)."""
+
+    @property
+    def values(self) -> Variation:
+        """Values of factors, with those of a chosen clip."""
+        return ({"video.share": 1.0} if self.video else {}) | self.variation
 
 
 NEUTRAL = Adjustments()
@@ -88,33 +83,19 @@ PATH = f"{__name__}:LiveMode"  # how `make_env` is asked for it
 ROBOT_BODY, ROBOT_FLOOR = "arm", "table"  # textures that are painted as body and floor
 # The visual part of a model: what modes write, and what is put back before another one begins.
 _VISUAL = ("mat_", "cam_", "light_", "geom_rgba", "geom_matid", "site_rgba", "tendon_rgba")
-Places = dict[str, np.ndarray]
-Coat = tuple[Callable[..., None], Sequence[float], Sequence[int]]
-"""What paints a texture, in which colour, and on which sides of the sky's cube."""
-_ALL = range(6)
 
 
-class LiveMode(PictureMode):
+class LiveMode(VariedMode):
     """Shows a mode, `base`, which can be exchanged at any time, with adjustments on top."""
 
-    def __init__(self, data_dir: Path | None = None) -> None:
-        super().__init__("live")
-        self.base = Mode("train")
+    exchanges = True
+
+    def __init__(self, task: str, data_dir: Path | None = None) -> None:
+        super().__init__(task, [Mode("train")], name="live")
         self.clips = find_clips(data_dir)
         self.adjustments = NEUTRAL
-        self._model: Any = None
-        self._scene: Scene | None = None
         self._rng: np.random.Generator | None = None
         self._seed: int | None = None
-        self._fresh: Places = {}  # the visual part of the model at the beginning of the episode
-        self._now: Places = {}  # what adjustments change in the scene,
-        self._kept: Places = {}  # and a copy of how the mode left it
-        self._painted: dict[int, np.ndarray] = {}  # own pixels of painted textures
-        self._coats: dict[int, Coat] = {}  # what they are painted with
-        self._screen = 0
-        self._frame = 0.0
-        self._last: np.ndarray | None = None
-        self._found: Places = {}  # camera and lights as the simulator left them
         self._between: Between | None = None
 
     @property
@@ -129,53 +110,28 @@ class LiveMode(PictureMode):
 
     @property
     def fits(self) -> dict[str, bool]:
-        """Which adjustments change anything here."""
+        """Which colours and groups of factors change anything here."""
+        own = {factor.group for factor in factors_of(self._task).values()}
+        groups = ("agent", "floor", "background", "light", "camera", "video", "picture")
+        fits = {group: group in own for group in groups}
         if self._model is None:  # a user's environment: there is a picture alone
-            return dict.fromkeys(("body", "floor", "sky", "video", "camera", "light"), False)
-        sky, grid = self._find("skybox"), self._find("grid")
+            return fits | dict.fromkeys(("body", "floor", "sky"), False)
+        sky, grid = self.find("skybox"), self.find("grid")
         own_sky = sky >= 0 and self._model.tex_width[sky] == self._textures[sky][0]
         still = not isinstance(self.base, DistractingMode)  # its sky is a video by itself
-        return {
-            "body": self._body >= 0 or self._find(ROBOT_BODY) >= 0,
-            "floor": grid >= 0 or self._find(ROBOT_FLOOR) >= 0,
+        return fits | {
+            "body": self._body >= 0 or self.find(ROBOT_BODY) >= 0,
+            "floor": grid >= 0 or self.find(ROBOT_FLOOR) >= 0,
             "sky": bool(own_sky and still),
-            "video": sky >= 0 and grid >= 0 and still,
-            "camera": True,
-            "light": True,
         }
 
     def replace_base(self, base: Mode) -> None:
         """Show another mode from here on, also in the middle of an episode."""
-        base.image_size = self.image_size
-        if self._model is not None:
-            self._remove()
-            self._restore()
-            base.prepare(self._model, self._domain)
-            self._upload()
-        self.base = base
+        self._exchange(base)
         if self._rng is not None:  # an episode runs
             base.choose(self._seed, {})
             base.begin(self._scene, copy.deepcopy(self._rng))  # type: ignore[arg-type]
             self._keep_and_apply()
-
-    def _restore(self) -> None:
-        """Make the model look as it was compiled, or as the task left it at reset."""
-        import mujoco
-
-        self._painted, self._coats = {}, {}
-        for index, (width, height, pixels) in enumerate(self._textures):
-            self._model.tex_width[index], self._model.tex_height[index] = width, height
-            texture(self._model, index)[...] = pixels
-        for name, values in self._fresh.items():
-            getattr(self._model, name)[...] = values
-        if self._scene is not None:
-            mujoco.mj_camlight(self._model, self._scene.data)
-
-    def _upload(self) -> None:
-        """Send all textures after another mode has prepared them."""
-        if self._scene is not None:
-            for index in range(self._model.ntex):
-                self._scene.renderer.upload_texture(index)
 
     def adjust(self, adjustments: Adjustments) -> None:
         """Apply adjustments in place of the last ones; raises on an unknown clip."""
@@ -183,41 +139,28 @@ class LiveMode(PictureMode):
             raise unknown_name("clip", adjustments.video, self.clips)
         self._remove()
         self.adjustments = adjustments
+        own = factors_of(self._task)  # agents of different tasks share a page
+        self._changed = changing({n: v for n, v in adjustments.values.items() if n in own})
         self._apply()
 
     def prepare(self, model: Any, domain: str) -> None:
-        """Remember the model's own textures, to be able to show other modes later."""
-        self._model, self._domain = model, domain
-        self._textures = [
-            (int(model.tex_width[k]), int(model.tex_height[k]), texture(model, k).copy())
-            for k in range(model.ntex)
-        ]
-        self._body = self._find("self", "mat")
-        sky = self._find("skybox")
-        self._stars = np.flatnonzero(texture(model, sky)[..., 0] == 255) if sky >= 0 else None
-        self.base.image_size = self.image_size
-        self.base.prepare(model, domain)
+        """Remember where the stars are, too."""
+        super().prepare(model, domain)
+        self._body, sky = self.find("self", "mat"), self.find("skybox")
+        self._stars = stars_in(self._textures[sky][2]) if sky >= 0 else None
 
     def choose(self, seed: int | None, options: dict[str, Any]) -> None:
-        """Take the seed, which chooses the mode's world."""
+        """Take the seed, which chooses the mode's world; the factors stay."""
         self._seed = seed
         self.base.choose(seed, options)
 
     def begin(self, scene: Scene | None, rng: np.random.Generator) -> None:
         """Change the scene as the mode does, then adjust it."""
-        is_first, self._scene, self._rng = self._scene is None, scene, copy.deepcopy(rng)
-        self._draws = np.random.default_rng(self._seed)  # of noise and dropped frames
-        self._frame, self._last, self._between = 0.0, None, None
+        self._rng, self._between = copy.deepcopy(rng), None
         if scene is not None:
-            self._found = _copied(_places(scene))
-            if is_first:
-                self._upload()
-            self._unpaint()
-            self._remove("head_")  # the environment has restored the rest
             arrays = writable_arrays(scene.model)
-            self._fresh = _copied({k: arrays[k] for k in arrays if k.startswith(_VISUAL)})
-        self.base.begin(scene, rng)  # type: ignore[arg-type]
-        self._keep_and_apply()
+            self._fresh = copied({k: arrays[k] for k in arrays if k.startswith(_VISUAL)})
+        super().begin(scene, rng)
 
     def advance(self, scene: Scene) -> None:
         """Let the mode move on by a simulator step; draw it, if it is one that was asked for."""
@@ -225,13 +168,13 @@ class LiveMode(PictureMode):
         if self._between is not None and scene is not None:
             self._between.step += 1
             if self._between.step in self._between.wanted:
-                places = _places(scene)
-                kept = _copied(places)
-                self._between.move(places)
+                shown = places(scene)
+                kept = copied(shown)
+                self._between.move(shown)
                 picture = self.compose(scene.renderer.draw(self._between.size))
                 self._between.pictures.append(np.array(picture))
                 for name, values in kept.items():
-                    places[name][...] = values
+                    shown[name][...] = values
 
     def draw_between(self, steps: Collection[int], size: int) -> list[np.ndarray]:
         """Have pictures drawn after some simulator steps of the next decision, for people.
@@ -241,154 +184,61 @@ class LiveMode(PictureMode):
         """
         if self._scene is None:  # a user's environment: there is a picture alone
             return []
-        self._between = Between(steps, size, self._found, _places(self._scene))
+        self._between = Between(steps, size, self._found, places(self._scene))
         return self._between.pictures
 
     def update(self, scene: Scene | None) -> None:
         """Let the mode move on by a decision, without the adjustments of the last one."""
         self._between = None
-        if scene is not None:
-            self._found = _copied(_places(scene))
-        self._remove("light_d", "light_a", "light_s", "head_", "mat_")  # all that the model holds
-        self.base.update(scene)  # type: ignore[arg-type]
-        self._frame += self.adjustments.video_speed
-        self._keep_and_apply()
-
-    def compose(self, picture: np.ndarray) -> np.ndarray:
-        """The mode's picture or the chosen clip behind it, then noise and dropped frames."""
-        chosen, is_seen = self.adjustments, picture.shape[0] == self.image_size
-        if self._shows_video:
-            found, index = self.clips[chosen.video]
-            sharp: dict[str, Any] = {"side": self.image_size, "smooth": False} if is_seen else {}
-            frame = found.open(index, **sharp).frame(int(self._frame))
-            shown = show_behind(picture, frame, self._screen)
-        elif self._screen and isinstance(self.base, VideoMode):
-            shown = show_behind(picture, self.base.frame(picture), self._screen)
-        else:
-            shown = self.base.compose(picture)
-        if chosen.noise:
-            noise = self._draws.standard_normal(shown.shape, np.float32) * (255 * chosen.noise)
-            shown = np.rint((shown + noise).clip(0, 255)).astype(np.uint8)
-        if is_seen:
-            if self._last is not None and chosen.drop and self._draws.random() < chosen.drop:
-                return self._last
-            self._last = shown.copy()
-        return shown
-
-    def _keep_and_apply(self) -> None:
-        if self._scene is None:
-            return
-        model = self._scene.model
-        head = model.vis.headlight
-        lights = {"light_diffuse": model.light_diffuse, "light_ambient": model.light_ambient,
-                  "light_specular": model.light_specular, "head_diffuse": head.diffuse,
-                  "head_ambient": head.ambient, "head_specular": head.specular}  # fmt: skip
-        self._now = lights | _places(self._scene) | {"mat_rgba": model.mat_rgba}
-        self._kept = _copied(self._now)
-        self._apply()
-
-    def _remove(self, *names: str) -> None:
-        """Leave the scene, or what begins with these names, as the mode did."""
-        for name, values in self._kept.items():
-            if name.startswith(names or ""):
-                self._now[name][...] = values
-
-    def _apply(self) -> None:
-        """Change the scene from what the mode left."""
-        if self._scene is None or not self._kept:
-            return
-        chosen, now = self.adjustments, self._now
-        if chosen.body and self._body >= 0:
-            now["mat_rgba"][self._body, :3] = channels(chosen.body)
-        for name in now:
-            if name.startswith(("light_", "head_")) and not name.startswith("light_x"):
-                now[name][...] = self._kept[name] * chosen.light
-        axes = self._kept["cam_xmat"].reshape(3, 3)
-        centre = self._scene.data.subtree_com[min(1, len(self._scene.data.subtree_com) - 1)]
-        if chosen.light_tilt:
-            turn = _around(axes[:, 2], math.radians(chosen.light_tilt))
-            now["light_xpos"][...] = (self._kept["light_xpos"] - centre) @ turn.T + centre
-            now["light_xdir"][...] = self._kept["light_xdir"] @ turn.T
-        if chosen.roll or chosen.shift_x or chosen.shift_y:
-            away = float(np.linalg.norm(self._kept["cam_xpos"] - centre))
-            moved = away * (chosen.shift_x * axes[:, 0] + chosen.shift_y * axes[:, 1])
-            now["cam_xpos"][...] = self._kept["cam_xpos"] + moved
-            turned = axes @ _around(np.array([0.0, 0.0, 1.0]), math.radians(chosen.roll))
-            now["cam_xmat"][...] = turned.ravel()
-        self._paint()
+        super().update(scene)
 
     @property
-    def _shows_video(self) -> bool:
-        return bool(self.adjustments.video) and self.fits["video"]
+    def _sky_alone(self) -> bool:  # type: ignore[override]
+        return not self.adjustments.video_on_floor
 
-    def _choose_screen(self) -> int:
-        """Which colour stands for the video: green, or another that nothing is painted in."""
-        chosen = self.adjustments
-        if not (self._shows_video or isinstance(self.base, VideoMode)):
-            return 0
-        used = [channels(color) for color in (chosen.body, chosen.floor) if color]
-        if used and not chosen.body and self._body >= 0:
-            used.append(self._kept["mat_rgba"][self._body, :3].tolist())
-        pixels = np.array([[[255 * channel for channel in color] for color in used]], np.uint8)
-        keyed = (used and is_green(np.roll(pixels, -screen, axis=-1)).any() for screen in range(3))
-        return next((screen for screen, bad in enumerate(keyed) if not bad), 0)
+    def _video_frame(self, picture: np.ndarray) -> np.ndarray:
+        """The frame to show of the clip that was chosen by hand, else of the episode's."""
+        if not self.adjustments.video:
+            return super()._video_frame(picture)
+        is_seen = len(picture) == self.image_size
+        sharp: dict[str, Any] = {"side": self.image_size, "smooth": False} if is_seen else {}
+        found, index = self.clips[self.adjustments.video]
+        return found.open(index, **sharp).frame(int(self._frame))
 
-    def _paint(self) -> None:
-        assert self._scene is not None
-        self._screen = self._choose_screen()
-        coats = self._choose_coats()
-        if coats == self._coats:
-            return
-        self._unpaint()
-        for index, (paint, color, faces) in coats.items():
-            pixels = texture(self._model, index)
-            self._painted[index] = pixels.copy()
-            paint(pixels, color, faces)
-            self._scene.renderer.upload_texture(index, faces)
-        self._coats = coats
+    def _colour_materials(self) -> None:
+        """The colour that was chosen by hand, then the factors."""
+        if self.adjustments.body and self._body >= 0:
+            self._now["mat_rgba"][self._body, :3] = channels(self.adjustments.body)
+        super()._colour_materials()
 
-    def _choose_coats(self) -> dict[int, Coat]:
-        """What floor, sky and the robot's body are painted in: colours, or the video's screen."""
-        assert self._scene is not None
-        chosen, fits, coats = self.adjustments, self.fits, dict[int, Coat]()
-        grid, sky, arm, table = map(self._find, ("grid", "skybox", ROBOT_BODY, ROBOT_FLOOR))
-        screen = tuple(np.roll(GREEN, self._screen) / 255)
-        own = isinstance(self.base, VideoMode)  # it has painted a screen, which is green
-        on_floor = (self._shows_video and chosen.video_on_floor) or self.base.name == "video_hard"
-        if on_floor and not chosen.floor:
-            coats[grid] = _flat, screen, _ALL
-        elif chosen.floor and table >= 0:
-            coats[table] = _flat, channels(chosen.floor), _ALL
-        elif chosen.floor and fits["floor"]:
-            coats[grid] = _checker, channels(chosen.floor), _ALL
+    def _repaints_agent(self) -> bool:
+        return bool(self.adjustments.body) or super()._repaints_agent()
+
+    @property
+    def _groups(self) -> set[str]:
+        """The parts of the world that are changed."""
+        return super()._groups | ({"agent"} if self.adjustments.body else set())
+
+    def _coats_wanted(self) -> Coats:
+        """Colours that were chosen by hand for floor, sky and the robot's body, below factors."""
+        chosen, fits, found = self.adjustments, self.fits, super()._coats_wanted()
+        grid, sky, arm, table = map(self.find, ("grid", "skybox", ROBOT_BODY, ROBOT_FLOOR))
+        coats: Coats = {}
+        if chosen.floor and fits["floor"]:
+            on_table = table >= 0
+            paint = _flat if on_table else _checker
+            coats[table if on_table else grid] = [(paint, channels(chosen.floor), ALL_SIDES)]
         if chosen.body and arm >= 0:
-            coats[arm] = _flat, channels(chosen.body), _ALL
-        sky_color = channels(chosen.sky) if chosen.sky else None
-        if sky_color is None and isinstance(self.base, ColorMode) and chosen.roll:
-            sky_color = self.base.setting["skybox_rgb"]  # it has painted what it saw unrolled
-        if self._shows_video or (own and self._screen):
-            coats[sky] = _flat, screen, _ALL
-        elif sky_color and fits["sky"]:
-            coats[sky] = self._starry, sky_color, self._scene.renderer.visible_sky_faces()
-        return coats
+            coats[arm] = [(_flat, channels(chosen.body), ALL_SIDES)]
+        if chosen.sky and fits["sky"]:
+            faces = self._sides("skybox")
+            coats[sky] = [(self._starry, channels(chosen.sky), faces)]
+            found[sky] = found.get(sky, [])[-1:] if "background" in self._groups else []
+        return {index: coats.get(index, []) + found.get(index, []) for index in {*coats, *found}}
 
-    def _starry(self, pixels: np.ndarray, color: Sequence[float], faces: Any) -> None:
+    def _starry(self, pixels: np.ndarray, color: Sequence[float], faces: Sequence[int]) -> None:
         fill_sky(pixels, color, faces)
         pixels.reshape(-1, 3)[self._stars] = 255
-
-    def _unpaint(self) -> None:
-        for index, pixels in self._painted.items():
-            texture(self._model, index)[...] = pixels
-            if self._scene is not None:
-                self._scene.renderer.upload_texture(index)
-        self._painted, self._coats = {}, {}
-
-    def _find(self, name: str, kind: str = "tex") -> int:
-        """The index of a texture, or of another kind of object; -1 without it."""
-        try:
-            return int(getattr(self._model, kind)(name).id)
-        except KeyError:
-            return -1
 
 
 class Between:
@@ -415,20 +265,3 @@ def _flat(pixels: np.ndarray, color: Sequence[float], faces: Any) -> None:
 
 def _checker(pixels: np.ndarray, color: Sequence[float], faces: Any) -> None:
     fill_checker(pixels, color, [min(1.0, channel + 0.1) for channel in color])
-
-
-def _copied(arrays: Places) -> Places:
-    return {name: array.copy() for name, array in arrays.items()}
-
-
-def _places(scene: Scene) -> Places:
-    """Where the camera and the lights are: the simulator sets it in every step."""
-    data, camera = scene.data, scene.camera
-    return {"cam_xpos": data.cam_xpos[camera], "cam_xmat": data.cam_xmat[camera],
-            "light_xpos": data.light_xpos, "light_xdir": data.light_xdir}  # fmt: skip
-
-
-def _around(axis: np.ndarray, angle: float) -> np.ndarray:
-    x, y, z = axis
-    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-    return np.eye(3) + math.sin(angle) * cross + (1 - math.cos(angle)) * cross @ cross

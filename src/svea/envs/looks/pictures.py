@@ -53,12 +53,17 @@ def color_setting(world: int) -> tuple[np.ndarray, float]:
     """The matrix and offset that a setting applies to the bytes of a pixel."""
     rng = np.random.default_rng([world, SETTINGS])
     brightness, contrast, saturation = rng.uniform(*_FACTOR, 3)
-    hue = rng.uniform(-np.pi, np.pi)
+    matrix = color_matrix(contrast * brightness, saturation, rng.uniform(-np.pi, np.pi))
+    return matrix.astype(np.float32), 127.5 * (1 - contrast)
+
+
+def color_matrix(brightness: float, saturation: float, hue: float) -> np.ndarray:
+    """What changes a pixel's channels so; the hue is turned by an angle in radians."""
     turn = saturation * np.array([[np.cos(hue), -np.sin(hue)], [np.sin(hue), np.cos(hue)]])
     chroma = np.eye(3)
     chroma[1:, 1:] = turn  # of the chroma plane; the luma stays
-    matrix = contrast * brightness * np.linalg.inv(_YIQ) @ chroma @ _YIQ
-    return matrix.astype(np.float32), 127.5 * (1 - contrast)
+    matrix: np.ndarray = brightness * np.linalg.inv(_YIQ) @ chroma @ _YIQ
+    return matrix
 
 
 class PictureVideo(ClipMode, PictureMode):

@@ -172,19 +172,20 @@ class Renderer:
         self._rasters = False
         backend.warn_of_opengl(why)
 
-    def foreground(self) -> np.ndarray:
+    def foreground(self, size: int = 0, sky_alone: bool = False) -> np.ndarray:
         """Which pixels, `(size, size)` bool, show what the task is about, by MuJoCo's segmentation.
 
         All but the sky, planes (floors and walls), terrains, and boxes that stand in the world
-        itself (a table).
+        itself (a table); with `sky_alone`, all but the sky. At the own size when none is given.
         """
+        size = size or self._size
         self._camera.fixedcamid = self._own_camera
         self._update_scene()
         for geom in self._scene.geoms[: self._scene.ngeom]:
             # Drawn as the number that follows: white, or next to black. So the average of several
             # samples of a pixel still says which of the two is most of it.
-            geom.segid = 0 if self._is_background(geom) else 0xFFFFFE
-        buffer = np.empty((self._size, self._size, 3), np.uint8)
+            geom.segid = 0 if not sky_alone and self._is_background(geom) else 0xFFFFFE
+        buffer = np.empty((size, size, 3), np.uint8)
         assert self._gl is not None, "the renderer is closed"
         flags, kinds = self._scene.flags, self._mujoco.mjtRndFlag
         usual = flags.copy()

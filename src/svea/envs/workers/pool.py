@@ -106,6 +106,8 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         must be called before they are used.
         """
         self.on_incident = on_incident or print_incident
+        self.options: dict[str, Any] | None = None
+        """Of `reset`, for the episodes that are begun from here on; None of them may be open."""
         self._step_seconds = step_timeout or math.inf
         self._start_seconds = max(START_SECONDS, self._step_seconds)  # or to begin an episode
         self._workers: list[Worker] = []
@@ -260,9 +262,12 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
 
     def _begin(self, episodes: dict[int, OpenEpisode]) -> None:
         """Play episodes from their beginning as far as they go."""
-        self._tell({index: episode.command for index, episode in episodes.items()})
+        self._tell({index: self._command(episode) for index, episode in episodes.items()})
         self._answers(self._replay_seconds(episodes.values()))
         self._episodes |= episodes
+
+    def _command(self, episode: OpenEpisode) -> dict[str, Any]:
+        return episode.command | ({"options": self.options} if self.options else {})
 
     def _tell(self, commands: dict[int, dict[str, Any]]) -> None:
         """Send commands, and remember them for the case that a process dies of them."""
@@ -339,7 +344,7 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
         begins = [index for index, command in worker.pending.items() if command["do"] == "begin"]
         left = [i for i in worker.indices if i in self._episodes and i not in begins]
         if left:
-            worker.send([(index, self._episodes[index].command) for index in left])
+            worker.send([(index, self._command(self._episodes[index])) for index in left])
             worker.read(self._replay_seconds(self._episodes[index] for index in left))
         worker.send(list(worker.pending.items()))
 

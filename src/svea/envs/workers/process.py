@@ -113,7 +113,7 @@ def obey(environment: Any, shared: Shared, index: int, command: dict[str, Any]) 
     """Execute a command: a step, or the given actions of an episode from its beginning."""
     if command["do"] == "step":
         return step(environment, shared, index, command["next_seed"])
-    seen, _ = environment.reset(seed=command["seed"])
+    seen, _ = environment.reset(seed=command["seed"], options=command.get("options"))
     for action in command["actions"]:
         seen, *_ = environment.step(as_action(environment, action))
     shared.observations[index] = shared.parts.pack(seen)

@@ -144,6 +144,7 @@ const handlers = {
     state.recording = false;
     showRecording();
     controls.offer(message);
+    controls.follow(readLink(location.hash));
     byId("agents").replaceChildren();
     byId("agents").classList.toggle("several", message.agents.length > 1);
     columns.splice(0, columns.length, ...message.agents.map((name) => new Column(name)));
@@ -283,5 +284,4 @@ function connect() {
   });
 }
 
-controls.follow(readLink(location.hash));
 connect();

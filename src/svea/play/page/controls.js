@@ -1,17 +1,14 @@
 // The panel of controls: one setting, an object whose changes are sent, and which a link restores.
+// Sliders of factors, such as light.strength, are made from the table that the server sends.
 
 export const DEFAULTS = {
   mode: "train", intensity: 0.1, seed: 0, episode: 0, speed: 1, size: 256, overlay: "none",
-  body: "", floor: "", sky: "", video: "", video_on_floor: true, video_speed: 1,
-  roll: 0, shift_x: 0, shift_y: 0, light: 1, light_tilt: 0, noise: 0, drop: 0,
+  body: "", floor: "", sky: "", video: "", video_on_floor: true,
 };
-const SHOWN_AS = { // what stands right of a slider
-  intensity: (v) => v.toFixed(3), video_speed: (v) => `${v} ×`, roll: (v) => `${v}°`, light_tilt: (v) => `${v}°`,
-  shift_x: (v) => v.toFixed(2), shift_y: (v) => v.toFixed(2), light: (v) => `${v.toFixed(2)} ×`,
-  noise: (v) => v.toFixed(2), drop: (v) => `${Math.round(v * 100)} %`, size: (v) => `${v}`,
-};
-const LOOK = ["body", "floor", "sky", "video", "video_on_floor", "video_speed", "roll", "shift_x", "shift_y",
-  "light", "light_tilt", "noise", "drop"];
+const SHOWN_AS = { intensity: (v) => v.toFixed(3), size: (v) => `${v}` }; // what stands right of a slider
+const UNITS = { degrees: "°", decisions: "" };
+const LOOK = ["body", "floor", "sky", "video", "video_on_floor"];
+const FORMER = {}; // names in links from before there were factors
 const COLORS = ["body", "floor", "sky"];
 const MODES_ALSO = { test: "test (robot)" };
 
@@ -20,7 +17,8 @@ export const byId = (id) => document.getElementById(id);
 /** The setting of a link: what follows its #; what is unknown or malformed is left out. */
 export function readLink(text) {
   const setting = {};
-  for (const [name, value] of new URLSearchParams(text.replace(/^#/, ""))) {
+  for (const [given, value] of new URLSearchParams(text.replace(/^#/, ""))) {
+    const name = FORMER[given] ?? given;
     const usual = DEFAULTS[name];
     if (usual === undefined) continue;
     if (typeof usual === "boolean") setting[name] = value === "true";
@@ -43,9 +41,7 @@ export class Controls {
     this.order = [];
     this.worlds = [];
     this.rate = 10;
-    for (const name of Object.keys(SHOWN_AS)) {
-      byId(name).addEventListener("input", () => this.set({ [name]: Number(byId(name).value) }));
-    }
+    for (const name of Object.keys(SHOWN_AS)) this.listen(name);
     for (const name of ["seed", "episode"]) {
       byId(name).addEventListener("change", () => {
         const input = byId(name);
@@ -72,9 +68,32 @@ export class Controls {
       this.set(Object.fromEntries(LOOK.map((name) => [name, DEFAULTS[name]]))));
   }
 
+  listen(name) {
+    byId(name).addEventListener("input", () => this.set({ [name]: Number(byId(name).value) }));
+  }
+
+  /** A slider for a factor, in the place of its group. */
+  addSlider({ name, unit, least, most, step, usual, about, was }) {
+    if (was) FORMER[was] = name;
+    if (name in DEFAULTS) return; // a second hello
+    const group = name.split(".")[0];
+    const label = byId("slider").content.firstElementChild.cloneNode(true);
+    Object.assign(label, { title: about }).dataset.fits = group;
+    const place = document.querySelector(`[data-factors="${group}"]`);
+    const shown = "short" in place.dataset ? name.slice(group.length + 1) : name;
+    label.querySelector("span").textContent = shown.replace(/[._]/g, " ");
+    Object.assign(label.querySelector("input"), { id: name, min: least, max: most, step, value: usual });
+    place.append(label);
+    DEFAULTS[name] = this.setting[name] = usual;
+    SHOWN_AS[name] = (v) => `${Number(v.toFixed(2))}${UNITS[unit] ?? ` ${unit}`}`;
+    LOOK.push(name);
+    this.listen(name);
+  }
+
   /** What the server offers. */
   offer(hello) {
     this.colors = hello.colors;
+    hello.factors.forEach((factor) => this.addSlider(factor));
     const groups = Object.entries(hello.groups).map(([label, names]) => {
       const group = Object.assign(document.createElement("optgroup"), { label });
       options(group, names.map((name) => [name, MODES_ALSO[name] ?? name]));
