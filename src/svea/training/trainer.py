@@ -323,9 +323,9 @@ class Trainer:
         if losses:
             self.write_log("train", **losses, **rates)
         self.display.progress(self.decision, values=losses | {"updates_per_second": rate})
-        listed = [f"{name} {value:.3g}" for name, value in losses.items()]
-        first = f"{rate:.1f} updates/s" if self.updates else "warming up"
-        self.display.line("  ".join([first, *listed]))
+        pace = f"{rate:.1f} updates/s" if self.updates else "warming up"
+        last = self.display.values.get("last_episode")
+        self.display.line(pace if last is None else f"last return {last:,.1f}  {pace}")
 
     def must_stop(self) -> bool:
         """Whether a signal came or the time is up."""
