@@ -221,10 +221,11 @@ def second_ends_at_once(last_words: Callable[[], str]) -> Iterator[None]:
     """
 
     def end(number: int) -> None:
-        kill_all()
         clear = SHOW_CURSOR if sys.stderr.isatty() else ""
         # Not print: the first signal may have come in the middle of one.
         os.write(sys.stderr.fileno(), f"{clear}svea: {last_words()}\n".encode())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # threads warn of the dead
+        kill_all()
         os._exit(128 + number)  # an ordinary exit would wait for the threads
 
     is_free = signal.getsignal(signal.SIGINT) is signal.default_int_handler

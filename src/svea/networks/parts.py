@@ -199,7 +199,7 @@ class Scale(nn.Module):
     Example:
         >>> scale, vectors = Scale(2), torch.tensor([[1.0, 500.0], [3.0, 700.0]])
         >>> scale.observe(vectors)
-        >>> scale(vectors)
+        >>> scale(vectors).round()
         tensor([[-1., -1.],
                 [ 1.,  1.]])
     """
