@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple, replace
 
@@ -15,7 +16,7 @@ from svea.methods import METHODS
 from svea.results import plots, published, stats
 from svea.results.groups import Group, changed_settings, group_runs, settings_of
 from svea.results.read import Curve, Run, by_world
-from svea.results.tables import Cell, Table, estimate
+from svea.results.tables import Cell, Table, estimate, records_to_csv
 from svea.runs.records import Record, is_agent, latest, read_records
 
 MODES = ("train", "color_hard", "video_easy", "video_hard", "distracting_cs:0.1",
@@ -28,6 +29,7 @@ TASKS = [task for task in PAPER_TASKS if published.lookup(task, "color_hard", *P
 COMPARED_AT = 100_000  # decisions
 UNNAMED = {"envs"}  # what names do not say of a setting; tables give its length
 NOT_EVALUATED = "not yet evaluated"
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 NAMED_LATER = {"svea + overlay|overlay_drift, sac.n_step=3": "svea-motion"}
 """Settings that became methods after they had run."""
 FEW_SEEDS = "One seed says nothing about others, and over two or three an interval is too narrow."
@@ -58,6 +60,23 @@ def table(
 def plus_minus(ends: stats.Interval) -> Cell:
     """A value with half the width of its interval: '842 ± 10'."""
     return Cell(mean_std(ends.point, (ends.high - ends.low) / 2, "{:,.0f}".format))
+
+
+def to_csv(table: Table) -> str:
+    """A column for each of the table's, and one for intervals and other small print next to it."""
+    noted = {c.title for c in table.columns if any(row.cell(c).note for row in table.rows)}
+    return records_to_csv(
+        {
+            f"{column.title.strip('`*')}{end}": text
+            for column, cell in zip(table.columns, line, strict=True)
+            for end, text in (
+                ("", THOUSANDS.sub("", cell.text.strip("`*"))),
+                (": interval", cell.note),
+            )
+            if not end or column.title in noted
+        }
+        for line in table.lines()
+    )
 
 
 class Comparison:

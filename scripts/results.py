@@ -41,6 +41,7 @@ from comparison import (
     of_seeds,
     plus_minus,
     table,
+    to_csv,
     training_curves,
 )
 from model_cards import RETURN, model_card, return_cell, returns_of, wrap
@@ -93,7 +94,6 @@ NOT_RUN = "not yet run"
 BLOCK = re.compile(
     r"(<!-- ([\w-]+): written by make results -->\n).*?(<!-- end of \2 -->)", re.DOTALL
 )
-THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 Returns = dict[Any, float]
 """Of episodes, by what pairs them."""
 
@@ -552,23 +552,6 @@ def _paired(one: str, before: Returns, other: str, now: Returns) -> dict[str, Ce
         other: Cell(number(float(np.mean([now[s] for s in seeds])))),
         "difference [95 %]": Cell(f"{gaps.point:+.1f}", f"[{gaps.low:+.1f}, {gaps.high:+.1f}]"),
     }
-
-
-def to_csv(table: Table) -> str:
-    """A column for each of the table's, and one for intervals and other small print next to it."""
-    noted = {c.title for c in table.columns if any(row.cell(c).note for row in table.rows)}
-    return records_to_csv(
-        {
-            f"{column.title.strip('`*')}{end}": text
-            for column, cell in zip(table.columns, line, strict=True)
-            for end, text in (
-                ("", THOUSANDS.sub("", cell.text.strip("`*"))),
-                (": interval", cell.note),
-            )
-            if not end or column.title in noted
-        }
-        for line in table.lines()
-    )
 
 
 def digest(numbers: str) -> str:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -54,6 +55,18 @@ def copy(tmp_path: Path) -> Path:
     """The records, to be edited."""
     shutil.copytree(ROOT / "results", tmp_path / "results")
     return tmp_path
+
+
+@pytest.mark.parametrize(("setting", "mode"), [
+    ("drq", "color_hard"), ("drq + conv", "color_hard"), ("svea + conv", "color_hard"),
+    ("svea + overlay", "video_hard"), ("svea-motion", "video_hard"),
+])  # fmt: skip
+def test_the_readmes_sentences_have_the_means_of_the_table(results: Any, setting: str, mode: str):
+    text = (ROOT / "README.md").read_text()
+    sentences = text[text.index("## Three results") : text.index("<!-- headline")]
+    rows = results.comparison.means().rows
+    (mean,) = (r.cells[mode].text for r in rows if r.cells["setting"].text == f"`{setting}`")
+    assert re.search(rf"\b{mean}\b", sentences)
 
 
 def test_pages_and_cards_are_what_results_give(results: Any) -> None:

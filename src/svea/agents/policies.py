@@ -150,7 +150,7 @@ def adapt(
     def many(array: Any) -> Tensor:
         return torch.as_tensor(array).to(agent.device).expand(copies, *array.shape)
 
-    # The task sees pictures alone.
+    # The task sees only pictures.
     now, after = (agent.views(many(agent.split(seen)[0])) for seen in (observation, successor))
     view = agent.streams.prediction[0]
     if auxiliary.options.task == "rotation":

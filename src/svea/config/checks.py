@@ -30,7 +30,7 @@ KINDS: dict[type, tuple[str, Callable[[str], Any]]] = {
     float: ("a number", float),
     str: ("text", str),
 }
-"""How a user is told what an option may be, and how it is read from text."""
+"""What messages call an option's type, and how its value is read from text."""
 Rules = Iterator[tuple[object, str, str, str]]
 """Whether an option is wrong, its dotted name, why, and what is allowed."""
 

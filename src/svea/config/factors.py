@@ -164,7 +164,7 @@ FACTORS = {factor.name: factor for factor in _table()}
 """All factors by name, group by group."""
 
 PICTURE = "picture"
-"""The group that needs the drawn picture alone: what an environment of a user's own has."""
+"""The group that needs only the drawn picture: a user's own environment has no other."""
 
 ALL = "all"
 

@@ -237,7 +237,7 @@ def check_factor(name: str, task: str | None = None) -> Factor:
         why = "svea does not simulate it" if own else "its pictures show none of it"
         lacking = WITHOUT_FACTORS.get(name, WITHOUT_FACTORS.get(found.group, ()))
         which = "all that svea simulates" + (f" but {', '.join(lacking)}" if lacking else "")
-        has = "the factors of the picture alone, " if own else ""
+        has = "only the factors of the picture, " if own else ""
         raise UserError(
             f"{task} has no factor {name!r}: {why}. Tasks that have it: {which}. {task} has "
             f"{has}{', '.join(fitting)}"
@@ -323,7 +323,7 @@ Shares = dict[str, float]
 
 
 def parse_mixture(text: str, task: str | None = None) -> Shares:
-    """Read modes with their shares, which add up to 1; one mode alone has the share 1.
+    """Read modes with their shares, which add up to 1; a single mode has the share 1.
 
     >>> parse_mixture("train:0.7,distracting_cs:0.1:0.3")
     {'train': 0.7, 'distracting_cs:0.1': 0.3}
@@ -359,7 +359,7 @@ def check_worlds(train_mode: str, train_vary: str, task: str) -> None:
 
 
 def name_worlds(train_mode: str, train_vary: str) -> str:
-    """What training shows besides its own world, as results name it; empty for that alone.
+    """What training shows besides its own world, as results name it; empty if nothing else.
 
     >>> name_worlds("color_easy", "camera.roll=-9..9"), name_worlds("train", "")
     ('color_easy, camera.roll=-9..9', '')

@@ -176,7 +176,7 @@ class PADOptions:
     """Augmented copies of the newest transition in a step of test-time adaptation."""
 
 
-FRAMES = 3  # pictures in an observation, unless another number is asked for
+FRAMES = 3  # pictures in an observation, by default
 
 WINDOW = FRAMES + 1  # frames that a stored transition points to
 

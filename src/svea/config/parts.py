@@ -108,7 +108,7 @@ class Parts:
             if self.pictures and observation.keys() == {*self.names}:
                 return
             given = f"a dictionary of {', '.join(map(repr, observation)) or 'nothing'}"
-        wanted = f"a dictionary of {self}" if self.pictures else "the picture alone, as an array"
+        wanted = f"a dictionary of {self}" if self.pictures else "just the picture, as an array"
         raise UserError(f"an observation is {given}; allowed: {wanted}.")
 
     def read_vector(self, observation: Mapping[str, Any], rows: tuple[int, ...] = ()) -> np.ndarray:

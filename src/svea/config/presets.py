@@ -238,7 +238,7 @@ def as_command(values: Mapping[str, Any]) -> list[str]:
 
 
 LONGEST = 120  # bytes
-FIRST = ("base", "encoder", "preset", "augment")  # come after the method, by their values alone
+FIRST = ("base", "encoder", "preset", "augment")  # come after the method, as values without names
 
 
 def run_name(config: Config) -> str:

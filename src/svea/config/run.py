@@ -176,7 +176,7 @@ class Config:
         Literal["pictures", "pictures+joints", "pictures+gripper", "pictures+gripper+joints"],
         WHAT,
     ] = "pictures"
-    """What a robot task shows: the paper's pictures alone, with the angles and velocities of the
+    """What a robot task shows: only the paper's pictures, with the angles and velocities of the
     joints, with those of a second camera at the gripper, or with both."""
     action_bins: Annotated[int, between(0, 4096), WHAT] = 0
     """Make actions discrete: this many values per dimension (0: leave them as they are)."""

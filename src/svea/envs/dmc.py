@@ -251,7 +251,7 @@ class DMControlEnv(gym.Env[np.ndarray, np.ndarray]):
         return compose(self.mode, self._scene.renderer.draw(size, camera))
 
     def _vector(self) -> np.ndarray | None:
-        """What the task tells of its state, if it is shown."""
+        """The vector that the task shows of its state, if any."""
         if not self.parts.vector:
             return None
         return self._task.get_observation(self.physics)[self.parts.vector].astype(np.float32)

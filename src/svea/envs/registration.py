@@ -64,7 +64,7 @@ def make_mode(name: str, task: str, data_dir: Path | None, options: dict[str, An
 def make_look(
     mode: str, task: str, data_dir: Path | None, variation: Any, options: dict[str, Any]
 ) -> Mode:
-    """Build what `make_env` is asked for: a mode, or several of which each episode shows one."""
+    """Build the look of an environment: a mode, or several of which each episode shows one."""
     if "," not in mode:
         name, own = modes.parse_mode(mode, task)
         for twice in own.keys() & options.keys():
@@ -156,7 +156,7 @@ def make_env(
         render_size: Side of the picture that `render()` returns.
         action_bins: 0, or how many values each dimension of the action may take: the actions are
             then numbered, `bins ** dimensions` of them (see `DiscreteActions`).
-        observation: What a robot task shows: `pictures` alone, or a dictionary with a second
+        observation: What a robot task shows: only `pictures`, or a dictionary with a second
             picture (`gripper`) and angles and velocities of its joints: `pictures+joints`,
             `pictures+gripper`, `pictures+gripper+joints`.
         variation: Values of factors for every episode, such as `{"light.strength": 0.4}`, or

@@ -126,7 +126,7 @@ class _Environments:
     arguments: dict[str, Any]
     """Of ``make_env``."""
     variation: dict[str, float]
-    """Of ``reset``: where it alone differs, environments are used again."""
+    """Of ``reset``: where nothing else differs, environments are used again."""
     episodes: int | str
     step_timeout: float
     """Of the first run."""
@@ -254,7 +254,7 @@ class Scoring:
         return list(kinds.values())
 
     def _modes_of(self, task: str, on_problem: Callable[[str, UserError], None]) -> list[str]:
-        """The modes in which a task is asked for, with those of its factors."""
+        """The modes to evaluate on a task, with those of its factors."""
         found = modes_for(task, self.request.modes, on_problem)
         for name in self.request.vary:
             try:

@@ -277,7 +277,7 @@ def _table(corner: str, names: Iterable[str], cells: Iterable[Mapping[str, Cell 
 
 
 def _measured(scores: Sequence[float]) -> str:
-    """A number of each finished run, over seeds; the paper has curves of it alone."""
+    """A number of each finished run, over seeds; the paper has only curves of it."""
     return mean_std(*stats.mean_and_std(scores), significant)
 
 

@@ -300,7 +300,7 @@ class Replay:
         where = torch.arange(first_frame, end_frame) % self.slots
         for name in self._of_frames:
             getattr(self, name)[where.to(self.device)] = segment[name].to(self.device)
-        # A window holds slots of the ring it was written in; its first frame's number tells which.
+        # A window holds slots of the ring it was written in; its first number identifies it.
         first, windows = segment["first_frames"], segment["windows"]
         numbers = first[:, None] + (windows - windows[:, :1]) % slots
         rows = torch.arange(first_row, end_row) % self.capacity

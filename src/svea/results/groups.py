@@ -331,7 +331,7 @@ def differently_made(runs: Sequence[Run], modes: Collection[str] | None = None) 
 
 
 def seen_worlds(group: Group) -> list[str]:
-    """A sentence about an agent that was not trained in the training world alone; or none."""
+    """A warning about an agent that was also trained in other worlds; or none."""
     seen = group.runs[0].trained_in
     alone = "not to be compared with agents that never saw a test world (zero-shot)"
     return [f"trained in {seen}: {alone}"] if seen else []

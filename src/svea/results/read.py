@@ -91,7 +91,7 @@ class Run:
 
     @property
     def trained_in(self) -> str:
-        """What training showed besides the training world; empty for that alone."""
+        """What training showed besides the training world; empty if nothing else."""
         return name_worlds(self.train_mode, self.train_vary)
 
     def trained_on(self, mode: str) -> bool:

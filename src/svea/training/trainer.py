@@ -158,7 +158,7 @@ class Trainer:
     def _begin(self) -> None:
         """Counters of a new run, and the first episode of every environment.
 
-        What comes next is told by the decision at which it is due.
+        What comes next follows from the decision at which it is due.
         """
         self.decision = 0  # made so far, by all environments
         self.updates = self.owed_updates = self.next_evaluation = 0  # owed: left from the warm-up

@@ -342,7 +342,7 @@ class VariedMode(PictureMode):
     # The picture ---------------------------------------------------------------------------------
 
     def _begin_pictures(self, key: int) -> None:
-        """Nothing was shown yet; the key seeds what is drawn for pictures alone."""
+        """Nothing was shown yet; the key seeds what is drawn only for pictures."""
         self._key, self._decision, self._frame = key, 0, 0.0
         self._shown: deque[tuple[int, np.ndarray]] = deque(maxlen=9)  # by decision, for the delay
         self._dropping: tuple[int, bool] = 0, False  # of the newest decision
