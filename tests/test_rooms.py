@@ -32,14 +32,14 @@ WINGS = {
 
 BUDGET = {
     "core": 1_790, "data": 1_460, "config": 2_110, "recipes": 130, "methods": 90,
-    "views": 120, "augment": 1_080, "networks": 770, "replay": 330, "agents": 1_420, "envs": 4_780,
+    "views": 120, "augment": 1_080, "networks": 770, "replay": 350, "agents": 1_420, "envs": 4_780,
     "speed": 570, "runs": 1_250, "training": 1_290, "evaluation": 1_780,
     "results": 4_130, "studies": 1_630, "bench": 490, "cli": 2_530,
     "kernels": 4_260, "raster": 630, "play": 1_230, "paper": 1_140,
 }  # fmt: skip
 """Lines of Python that each room may have. A change that raises one lowers another or says why."""
 
-SUMS = {"all but the wings": 27_750, "src": 35_000, "files in src": 166, "tests and tools": 30_000}
+SUMS = {"all but the wings": 27_760, "src": 35_010, "files in src": 167, "tests and tools": 30_100}
 """The same for what rooms are together. A feature with many tests raises them by what it needs."""
 
 SIDE = {

@@ -21,6 +21,7 @@ from replay_oracle import (
 
 from svea.config.parts import PLAIN, Parts
 from svea.replay import Replay
+from svea.replay.segments import counters, cursor, extend, restore_counters, since
 
 
 @settings(max_examples=150)
@@ -164,17 +165,17 @@ def test_segments_rebuild_the_buffer(history, larger, episode_length, n_step, pa
     def maybe_cut(replay: Replay, oracle: Oracle) -> None:
         nonlocal start
         if data.draw(st.booleans()):
-            segments.append(replay.since(start))
-            start = replay.cursor
+            segments.append(since(replay, start))
+            start = cursor(replay)
 
     replay, oracle = play(history, episode_length, maybe_cut, n_step=n_step, parts=parts)
-    segments.append(replay.since(start))
+    segments.append(since(replay, start))
     sizes = history["capacity"] + larger, SIZE, 2, len(history["lengths"]), episode_length
     again = Replay(*sizes, seed=1, n_step=n_step, parts=parts)
     for segment in segments:
-        again.extend({name: tensor.clone() for name, tensor in segment.items()})
-    again.restore_counters(json.loads(json.dumps(replay.counters())))
-    assert len(again) == len(replay) and again.cursor == replay.cursor
+        extend(again, {name: tensor.clone() for name, tensor in segment.items()})
+    restore_counters(again, json.loads(json.dumps(counters(replay))))
+    assert len(again) == len(replay) and cursor(again) == cursor(replay)
     for name, tensor in contents(replay):
         assert torch.equal(tensor, getattr(contents(again), name)), name
     assert torch.equal(again.sample(9).actions, replay.sample(9).actions)

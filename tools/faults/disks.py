@@ -20,6 +20,7 @@ from whole_runs import digest
 from svea.core import files
 from svea.core.errors import SveaError
 from svea.replay import Replay
+from svea.replay.segments import counters
 from svea.runs import checkpoint
 from svea.runs.log import Log
 from svea.training import train
@@ -85,7 +86,7 @@ class Saver:
     def save(self) -> None:
         """Write a checkpoint."""
         weights = {"w": torch.full((3000,), float(self.decision)), "r": torch.tensor(self.repeats)}
-        state = {"replay": self.replay.counters(), "decision": self.decision}
+        state = {"replay": counters(self.replay), "decision": self.decision}
         self.segments = checkpoint.save(
             self.folder, self.decision, weights, state, self.replay, self.segments
         )

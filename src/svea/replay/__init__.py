@@ -22,13 +22,6 @@ from torch import Tensor
 from svea.config.options import FRAMES, WINDOW, frame_slots
 from svea.config.parts import PLAIN, Parts
 
-Cursor = tuple[int, int]
-"""How many frames and transitions had ever been written."""
-
-RINGS = ("windows", "actions", "rewards", "terminated", "last")
-"""What a buffer holds of every transition on its device."""
-
-
 Frame = NDArray[np.uint8] | Tensor
 Vectors = Tensor | None
 """(B, numbers) float32, of observations that have them."""
@@ -94,7 +87,7 @@ class Replay:
         self.parts, side = parts, image_size
         self.frames = ring(self.slots, 3 * parts.count, side, side, dtype=torch.uint8)
         self.vectors = ring(self.slots, parts.numbers) if parts.numbers else None
-        self._of_frames = ("frames", "vectors") if parts.numbers else ("frames",)
+        self.of_frames = ("frames", "vectors") if parts.numbers else ("frames",)
         self._pictures = torch.arange(parts.count, device=self.device)[:, None]
         self.windows = ring(capacity, WINDOW, dtype=torch.int64)
         self.actions = ring(capacity, actions)
@@ -268,58 +261,6 @@ class Replay:
             self.flush()
         self._oldest.fill_(first % self.capacity)
         self._size.fill_(self.transitions_seen - first)
-
-    # On disk: an unbroken chain of segments, together with the counters, rebuilds the buffer ------
-
-    @property
-    def cursor(self) -> Cursor:
-        """Where the buffer is now."""
-        return self.frames_seen, self.transitions_seen
-
-    def since(self, cursor: Cursor) -> dict[str, Tensor]:
-        """A segment: what was written after the cursor and is still in the rings."""
-        self.flush()
-        first_frame = max(cursor[0], self.frames_seen - self.slots)
-        first_row = max(cursor[1], self.transitions_seen - self.capacity)
-        slots = torch.arange(first_frame, self.frames_seen, device=self.device) % self.slots
-        rows = torch.arange(first_row, self.transitions_seen, device=self.device) % self.capacity
-        span = [first_frame, self.frames_seen, first_row, self.transitions_seen, self.slots]
-        return {
-            **{name: getattr(self, name)[slots].cpu() for name in self._of_frames},
-            "first_frames": torch.from_numpy(self.first_frames[rows.cpu().numpy()]),
-            **{name: getattr(self, name)[rows].cpu() for name in RINGS},
-            "span": torch.tensor(span),
-        }
-
-    def extend(self, segment: dict[str, Tensor]) -> None:
-        """Put back what `since` returned; windows are renumbered if this ring is larger."""
-        for name in (*self._of_frames, *RINGS):
-            if segment[name].shape[1:] != getattr(self, name).shape[1:]:
-                raise ValueError(f"{name} in a segment are {list(segment[name].shape)}")
-        first_frame, end_frame, first_row, end_row, slots = segment["span"].tolist()
-        where = torch.arange(first_frame, end_frame) % self.slots
-        for name in self._of_frames:
-            getattr(self, name)[where.to(self.device)] = segment[name].to(self.device)
-        # A window holds slots of the ring it was written in; its first number identifies it.
-        first, windows = segment["first_frames"], segment["windows"]
-        numbers = first[:, None] + (windows - windows[:, :1]) % slots
-        rows = torch.arange(first_row, end_row) % self.capacity
-        for name, values in (segment | {"windows": numbers % self.slots}).items():
-            if name in RINGS:
-                getattr(self, name)[rows.to(self.device)] = values.to(self.device)
-        self.first_frames[rows.numpy()] = first.numpy()
-        self.frames_seen, self.transitions_seen = end_frame, end_row
-
-    def counters(self) -> dict[str, object]:
-        """What is not in the segments, for JSON."""
-        stacks = {str(environment): stack for environment, stack in self.stacks.items()}
-        return {"first_transition": self.first_transition, "stacks": stacks}
-
-    def restore_counters(self, state: dict[str, Any]) -> None:
-        """Take over the counters, after every segment has been put back."""
-        self.first_transition = state["first_transition"]
-        self.stacks = {int(env): list(stack) for env, stack in state["stacks"].items()}
-        self.forget()
 
 
 def on_device(tensor: Tensor, device: torch.device) -> Tensor:

@@ -20,6 +20,7 @@ from svea.core import files
 from svea.core.errors import StorageError
 from svea.core.terminal import warn
 from svea.replay import Replay
+from svea.replay import segments as replay_segments
 from svea.runs import layout, tensors
 
 FORMAT = 1
@@ -53,7 +54,7 @@ def save(
     """
     if bad := not_finite(agent):
         raise divergence(bad)
-    new = replay.since(_cursor(segments)) if replay is not None else {}
+    new = replay_segments.since(replay, _cursor(segments)) if replay is not None else {}
     needed = sum(tensor.nbytes for tensor in (*agent.values(), *new.values()))
     path = layout.next_checkpoint(run, decision)
     with files.writing(path, needed, "Earlier checkpoints are whole. "), ExitStack() as stack:
@@ -111,8 +112,9 @@ def restore_replay(run: Path, checkpoint: Checkpoint, replay: Replay) -> None:
     what = f"the replay in {run / layout.REPLAY} does not fit its checkpoint"
     with tensors.whole(what, CURE):
         for segment in checkpoint.segments:
-            replay.extend(tensors.read(segment_path(run, segment), layout.SEGMENT_BYTES))
-        replay.restore_counters(checkpoint.state["replay"])
+            content = tensors.read(segment_path(run, segment), layout.SEGMENT_BYTES)
+            replay_segments.extend(replay, content)
+        replay_segments.restore_counters(replay, checkpoint.state["replay"])
 
 
 def _cursor(segments: list[dict[str, Any]]) -> tuple[int, int]:
@@ -125,7 +127,7 @@ def _write_segment(
 ) -> list[dict[str, Any]]:
     """Write what is new in the replay; drop segments that the rings have wholly overwritten."""
     kept = [s for s in segments if s["frames"] > replay.frames_seen - replay.slots]
-    if replay.cursor == _cursor(segments):
+    if replay_segments.cursor(replay) == _cursor(segments):
         return kept
     name = f"{_cursor(segments)[0]:010d}-{replay.frames_seen:010d}.safetensors"
     written = {"name": name, "frames": replay.frames_seen, "transitions": replay.transitions_seen}

@@ -31,6 +31,7 @@ from svea.envs.rendering.backend import (
     choose_renderer,
 )
 from svea.envs.workers.pool import OpenEpisode
+from svea.replay.segments import counters
 from svea.runs import checkpoint, layout, tensors
 from svea.runs.load import ABOUT, PARTS, parts_in, read_config
 from svea.runs.records import differing
@@ -225,7 +226,7 @@ def state_of(run: Trainer) -> dict[str, Any]:
         "random": run.random.bit_generator.state,
         "figures": run.losses.state(),
         "episodes": [vars(episode) for episode in run.environments.episodes],
-        "replay": run.replay.counters() if run.config.save_replay else None,
+        "replay": counters(run.replay) if run.config.save_replay else None,
     }
 
 
